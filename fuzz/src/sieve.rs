@@ -92,7 +92,14 @@ pub fn one_segment<K: Probes>(count: u32) -> Root<K> {
     let (least, most) = (probes[0].clone(), probes[probes.len() - 1].clone());
     let span = Some(KeySpan { least: least.clone(), most: most.clone(), rows: 1 });
     let extent = SectionRange { file: 0, offset: 0, len: 0 };
-    let entry = Entry { least, most, lookup: extent, keys: extent, check: None, counts: Counts { keys: 9, ..Counts::default() } };
+    let entry = Entry {
+        least,
+        most,
+        lookup: extent,
+        keys: extent,
+        check: None,
+        counts: Counts { keys: 9, ..Counts::default() },
+    };
     Root {
         axis: K::AXIS,
         instant: 1,

@@ -77,7 +77,7 @@ def _add_layout(parser: Parser) -> None:
         choices=["auto", "file", "row_group", "rows"],
         default="auto",
         metavar="UNIT",
-        help="what a Sieve index answers for: file, row_group, rows (ranges of 20,000 rows), or auto (default: auto)",
+        help="the units of a Sieve index: file, row_group, rows (20,000 rows), or auto (default: auto)",
     )
     parser.add_argument(
         "--keep-keys", action="store_true", help="store all keys, so that compactions need not read the table"

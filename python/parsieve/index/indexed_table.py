@@ -88,8 +88,8 @@ class IndexedTable:
             progress: Whether to show a progress bar on standard error; None shows it on a terminal.
             expose: Columns to index although files encrypt them. Anyone who can read the index can read their values.
                 An encrypted column that is not listed here raises `UnsupportedError`.
-            unit: What the answers of a Sieve index name: "file", "row_group", or "rows", which are row groups, cut
-                every 20,000 rows if they have more than 50,000. "auto" chooses for each column.
+            unit: The units of a Sieve index, which its answers name: "file", "row_group", or "rows". The latter are row
+                groups, cut every 20,000 rows if they have more than 50,000. "auto" chooses for each column.
             fpp: For a key that does not exist, how many units a Sieve index may name on average. It stores fingerprints
                 of the keys for this, except where they do not pay. None stores none. The filters of a "bloom" index
                 have a rate of their own.
@@ -165,9 +165,10 @@ class IndexedTable:
         written just before the call, it waits until they can be indexed, for at most one tick of the filesystem's
         clock.
 
-        `compact=True` also compacts the index. None compacts it once its updates, or the rows of files that are gone,
-        cost readers more than a compaction. An index in format 1 is compacted after every update of a Delta, Iceberg or
-        Hudi table in which no file has logs or deletes.
+        `compact=True` also compacts the index, and False never does. None compacts it once its updates, or the rows of
+        files that are gone, cost readers more than a compaction: for example, if a quarter of its entries belong to
+        files that are gone. An index in format 1 is compacted after every update of a Delta, Iceberg or Hudi table in
+        which no file has logs or deletes.
 
         If only the filters of a file changed, by `add_filters` or `drop_filters`, the file is not read again. Files
         that encrypt an indexed column are not indexed, so every plan keeps them, unless `expose` names the column.
@@ -189,6 +190,7 @@ class IndexedTable:
         renewals = Renewals.read(self.opened.index.store, snapshot)
         effort: dict[str, Any] = {"memory": memory, "threads": threads, "progress": progress}
         before = bound_tokens(self.opened.index.newest())
+        effort["compaction"] = compact is not False
         self.opened.index.update(lake, snapshot, **effort, renewed=renewals.tokens, account=account)
         renewals.forget()
         view = self.opened.index.newest()

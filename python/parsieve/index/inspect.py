@@ -33,7 +33,7 @@ class IndexStats:
     path: ColumnPath
     locations: int
     # Distinct keys and rows. If an index in format 1 of more than 64 MiB was updated, these are numbers of its base,
-    # without the `changes`. In format 2, only the keys are those of the base.
+    # without the `changes`. In format 2, only `keys` ignores the changes.
     keys: int
     rows: int
     segments: int
@@ -57,8 +57,8 @@ class IndexStats:
     # a Bloom index, this is for both together.
     reads_of_absent_keys: float
     largest_lookup: int
-    # What answers name: files, or in format 2 also row groups or ranges of rows; and the number of these units in the
-    # base, with those of files that are gone.
+    # The units of answers: files, or in format 2 also row groups or ranges of rows. `units` is their number in the
+    # base, including units of files that are gone.
     format: int = 1
     unit: str = "file"
     units: int = 0

@@ -76,8 +76,11 @@ pub(super) fn sieve_delta2<'py>(
     Ok(PyBytes::new(py, &bytes))
 }
 
+/// The instant, the new slices with the side counts of their units, and the changed slices.
+type UnitDeltaParts = (i64, Layout, Vec<(u64, u64, bool)>, Vec<ChangedSlice>);
+
 fn unit_delta<K: ArrowKey>(
-    (instant, layout, sides, changed): (i64, Layout, Vec<(u64, u64, bool)>, Vec<ChangedSlice>),
+    (instant, layout, sides, changed): UnitDeltaParts,
     plus: Vec<Vec<u8>>,
     minus: Vec<Vec<u8>>,
 ) -> Result<Vec<u8>> {

@@ -235,7 +235,6 @@ impl SieveTimeline {
     /// Each location becomes a slice of one unit, whose ID is its position in `locations`. `read` and `write` are those
     /// of `compact`. The segments become file 0.
     #[pyo3(signature = (locations, read, write, options, *, pages_file=1))]
-    #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
     fn convert<'py>(
         &self,
         py: Python<'py>,

@@ -155,7 +155,9 @@ fn the_worked_example_on_the_format_page_is_correct() {
     layout.add(SliceLayout { id: 0, cut: Cut::RowGroups, row_groups: &[2, 2] }).unwrap();
     layout.add(SliceLayout { id: 1, cut: Cut::Whole, row_groups: &[] }).unwrap();
     let mut builder = Builder::new(3, options).unwrap();
-    [(10u64, 0), (11, 0), (12, 1), (20, 1), (20, 2)].map(|(key, unit)| builder.push(key, unit, 1).unwrap());
+    for (key, unit) in [(10u64, 0), (11, 0), (12, 1), (20, 1), (20, 2)] {
+        builder.push(key, unit, 1).unwrap();
+    }
     let mut built = builder.finish();
     let mut stream = SegmentStream::new(0);
     stream.put(std::mem::take(&mut built.segments));

@@ -31,6 +31,9 @@ pub(in crate::sieve) struct World<K> {
     pub(in crate::sieve) deltas: Vec<Vec<u8>>,
 }
 
+/// A known slice, and its keys with the numbers of rows added and removed.
+type ChangedRows<K> = (u32, Vec<(K, u64, u64)>);
+
 pub(in crate::sieve) type Named = BTreeSet<(u32, u32)>;
 
 pub(in crate::sieve) trait TestKey: Key {
@@ -156,7 +159,7 @@ impl<K: TestKey> World<K> {
     }
 
     /// Commits new slices and rows added to a known one.
-    pub(in crate::sieve) fn commit(&mut self, new: &[u32], changed: Option<(u32, Vec<(K, u64, u64)>)>) {
+    pub(in crate::sieve) fn commit(&mut self, new: &[u32], changed: Option<ChangedRows<K>>) {
         self.instant += 1;
         let slices: Vec<_> = new.iter().map(|id| (*id, &self.slices[id])).collect();
         let layout = Self::layout(slices.iter().map(|(id, slice)| (id, *slice)));
@@ -317,7 +320,7 @@ impl<K: TestKey> World<K> {
     }
 
     /// Adds a row to a live slice of one unit and removes another row of it, if there is such a slice.
-    fn change(&mut self, random: &mut Random) -> Option<(u32, Vec<(K, u64, u64)>)> {
+    fn change(&mut self, random: &mut Random) -> Option<ChangedRows<K>> {
         let ids: Vec<u32> = self.slices.iter().filter(|(_, slice)| slice.units.len() == 1).map(|(id, _)| *id).collect();
         let id = *ids.get(to_usize(random.below(u64::try_from(ids.len()).unwrap().max(1))).unwrap())?;
         let rows = &mut self.slices.get_mut(&id).unwrap().units[0];

@@ -1,4 +1,4 @@
-"""Compactions in format 2: they read what they must, stay exact, and purge erased rows."""
+"""Compactions in format 2 read the touched slices, stay exact, and purge erased rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def build(index: TableIndex, lake: ModelLake, snapshot: Snapshot, **layout: Any)
 
 
 def answers(view: View, snapshot: Snapshot, keys: range) -> list[set[Location]]:
-    """Return what a version answers for each key, for intervals of keys, and for nulls."""
+    """Return the answers of a version for each key, for intervals of keys, and for nulls."""
     lookups: list[tuple[str, query.Query]] = []
     for key in keys:
         lookups.append(("k", query.equals(pa.scalar(key, pa.int64()))))
@@ -138,7 +138,7 @@ def test_slices_that_cannot_be_read_again_lose_their_binding(tmp_path: Path) -> 
     index = TableIndex(tmp_path)
     build(index, lake, clustered(lake, 4))
     index.update(lake, lake.change({place("g"): rows(25, 45)}), progress=False)
-    # The table goes on before the compaction: one slice has other rows, and another one is gone.
+    # The table changes before the compaction: one slice has other rows, and another one is gone.
     later = lake.change({place("f01"): rows(1000), place("f02"): None})
     view = index.compact(lake, later, progress=False)
     bound = {location.group for location, token in view.reader("k").bound.items() if token}
@@ -228,7 +228,7 @@ def test_a_purge_leaves_nothing_of_erased_rows(tmp_path: Path, keep_keys: bool) 
         write(folder, f"{number}.parquet", [f"user-{key:05}" for key in range(number, 600, 6)])
     wait_until_old(tmp_path)
     table.update_index(progress=False, compact=False)
-    # The greatest key of a unit is stored as it is, so the search finds what is there.
+    # The greatest key of a unit is stored as it is, so the search finds it.
     assert files_with(tmp_path / "index", secret.encode())
 
     report = table.compact_index(purge=True, progress=False)
@@ -293,7 +293,7 @@ def unit_answer(view: View, lookup: query.Query) -> set[tuple[Location, int]]:
 
 
 def test_compactions_are_exact_for_row_groups(tmp_path: Path) -> None:
-    """Files with several row groups, some of which other files' keys reach into, compared with brute force."""
+    """Compare units with brute force, in files with several row groups that share keys with other files."""
     r = random.Random(4)
     folder = tmp_path / "table"
     folder.mkdir()

@@ -14,7 +14,7 @@ from parsieve.index.sieve import query
 from parsieve.lake.base import Snapshot
 
 SCHEMA = pa.schema([("s", pa.string()), ("t", pa.string())])
-# So many that the unit pages do not fit into the root.
+# The unit pages of this many files do not fit into the root.
 FILES = 4_000
 
 

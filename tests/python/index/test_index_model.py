@@ -151,7 +151,7 @@ def run(seed: int, steps: int, folder: Path) -> int:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_changes_lose_no_location(seed: int, tmp_path: Path) -> None:
-    assert run(seed, 40, tmp_path) > 100
+    assert run(seed, 40, tmp_path) > 50
 
 
 @pytest.mark.slow

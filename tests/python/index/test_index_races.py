@@ -60,7 +60,7 @@ def test_independent_commits_both_succeed(tmp_path: Path) -> None:
     # Concurrent update and compaction: both succeed.
     fourth = lake.change({place("b"): rows([5])})
     lake.meanwhile = lambda: theirs.compact(lake, third)
-    view = mine.update(lake, fourth, progress=False)
+    view = mine.update(lake, fourth, progress=False, compaction=False)
     assert [len(state.deltas) for state in view.columns.values()] == [1, 1]
     mask = view.may_match("k", query.equals(pa.scalar(5)), fourth.slices).to_pylist()
     assert [data_slice.group for data_slice, keep in zip(fourth.slices, mask, strict=True) if keep] == ["b"]
@@ -75,17 +75,17 @@ def test_a_slow_writer_does_not_commit_below_the_newest_version(tmp_path: Path) 
 
     def others_commit_and_expire() -> None:
         for key in range(10, 13):
-            theirs.update(lake, lake.change({place("b"): rows([key])}), progress=False)
+            theirs.update(lake, lake.change({place("b"): rows([key])}), progress=False, compaction=False)
         soon = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=5)
         assert theirs.expire(soon).versions_removed == 3
 
     # When this writer commits, expiry has freed the version number that it chose.
     lake.meanwhile = others_commit_and_expire
-    mine.update(lake, second, progress=False)
+    mine.update(lake, second, progress=False, compaction=False)
     assert [version for version, _ in mine.log.stored()] == [4]
-    view = mine.update(lake, lake.snapshot(), progress=False)
+    view = mine.update(lake, lake.snapshot(), progress=False, compaction=False)
     assert view.version == 4
-    third = mine.update(lake, lake.change({place("c"): rows([5])}), progress=False)
+    third = mine.update(lake, lake.change({place("c"): rows([5])}), progress=False, compaction=False)
     assert third.commit.parent == view.commit.writer
     assert mine.verify(lake, lake.snapshot()) == []
 
@@ -133,7 +133,7 @@ def test_a_writer_whose_files_were_collected_gets_a_conflict(tmp_path: Path, ope
     TableIndex(tmp_path).build(lake, first, ["k"], progress=False)
     second = lake.change({place("a"): rows([3])})
     if operation == "compact":
-        TableIndex(tmp_path).update(lake, second, progress=False)
+        TableIndex(tmp_path).update(lake, second, progress=False, compaction=False)
     index, store = pausing_index(tmp_path)
     actions: dict[str, Callable[[], object]] = {
         "build": lambda: index.build(lake, second, ["v"], progress=False),

@@ -90,7 +90,7 @@ def test_a_kill_at_any_write_leaves_a_correct_index(tmp_path: Path, operation: s
     survived: set[int] = set()
     for moment, killed in kills(folder, lambda index: OPERATIONS[operation](index, lake, snapshots)):
         assert assert_correct(killed, lake, snapshots) > 0, moment
-        # The next writer succeeds, and removes what the killed one left behind.
+        # The next writer succeeds, and removes the files of the killed one.
         again = TableIndex(killed)
         newest = again.log.newest()
         assert newest is not None

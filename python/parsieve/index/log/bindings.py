@@ -99,7 +99,7 @@ def write(store: Store, chain: Sequence[Part], before: Bindings, after: Bindings
 
 
 def _rows(bindings: Bindings) -> dict[Location, tuple[Any, ...]]:
-    """Return what a document stores for each location."""
+    """Return the stored values of each location."""
     ids = bindings.ids
     if ids is None:
         return {location: (token,) for location, token in bindings.tokens.items()}

@@ -43,7 +43,7 @@ class Compacted:
 
     state: ColumnState
     base: Base
-    # The bindings of the state, and those of a base whose slices have new ids.
+    # The bindings of the state, and the new bindings if the slices of the base have new ids.
     bound: Bindings | None = None
     renumbered: Bindings | None = None
     # Locations that could not be read again. Plans keep them until an update reads them.

@@ -206,7 +206,7 @@ class ColumnReader:
         return columns
 
     def load_all_units(self) -> None:
-        """Load all unit pages, and record those that are damaged."""
+        """Load all unit pages, and record the damaged ones."""
         timeline = self.timeline
         if isinstance(timeline, _core.SieveUnitTimeline):
             while needs := timeline.needs_units():

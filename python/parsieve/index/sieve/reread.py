@@ -1,8 +1,8 @@
 """Compact a column in format 2 without stored keys: keep segments that no change touches, and read the others again.
 
 ```text
-masked and changed slices, keys of deltas ── touched segments ── slices with units in them ── read again ──┐
-                                             the other segments ──────────────────────── kept as they are ──┴─ new base
+masked and changed slices, keys of deltas ── touched segments ── slices with units in them ── read again ─┐
+                                             the other segments ────────────────────────── kept unchanged ─┴─ new base
 ```
 
 The new base numbers the units of the old base and of its deltas, masked ones included, because kept segments contain

@@ -32,7 +32,7 @@ class SliceDelta:
     # For each unit: its nulls, its NaN, and whether its rows were not read.
     sides: list[tuple[int, int, bool]] = field(default_factory=list)
     # The ids of slices with changed rows, their inserted and deleted nulls, and their inserted and deleted NaN. Their
-    # numbers follow those of the units.
+    # numbers follow the numbers of the units.
     changed: list[tuple[int, Counts, Counts, bool]] = field(default_factory=list)
     # Blocks of sorted runs of changed rows.
     inserted: list[bytes] = field(default_factory=list)

@@ -87,7 +87,7 @@ class _Change:
     # Where the column is now.
     path: ColumnPath
     field_id: int | None
-    # What the column is bound to.
+    # The tokens and ids of the column.
     bound: Bindings
     # Slices to read, locations that the table no longer has, and slices whose changed rows are known.
     slices: list[Slice]

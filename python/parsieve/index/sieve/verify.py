@@ -106,7 +106,7 @@ class _Lookup:
         [ranges] = reader.unit_ranges(pa.array([number], pa.uint32()))
         units = [] if ranges is None else ranges[1]
         self._cutter = UnitCutter(range(max(1, len(units))), [first + rows for _, first, rows in units])
-        # The units that have nulls, and those that have NaN.
+        # The units with nulls, and the units with NaN.
         self._nulls: set[int] = set()
         self._nans: set[int] = set()
 
@@ -118,7 +118,7 @@ class _Lookup:
             self._nans |= {unit} if nans else set()
 
     def missing_key(self, pairs: _core.SievePairs) -> str | None:
-        """Look the collected keys up. Return what is wrong with the first one that is not found."""
+        """Look the collected keys up. Describe the first key that is not found."""
         timeline = self._timeline
         for block in pairs.sort():
             key = timeline.missing(block, self._number)
@@ -127,7 +127,7 @@ class _Lookup:
         return None
 
     def missing_side(self) -> str | None:
-        """Look the rows without a key up. Return what is wrong if they are not found."""
+        """Look the rows without a key up. Describe the rows that are not found."""
         for units, query, kind in [(self._nulls, is_null(), "nulls"), (self._nans, is_nan(), "NaN")]:
             answer = self._reader.ask(query) if units else None
             if answer is None:
