@@ -27,8 +27,8 @@ from parsieve.index.build.unit_choice import (
     measure_units,
     spread,
 )
-from parsieve.index.build.units import Unit
 from parsieve.index.reports import size_of
+from parsieve.index.scan.units import Unit
 from parsieve.lake.base import ColumnPath, Lake, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_field
 

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from parsieve import _core
-from parsieve.index.build.units import UNITS, Unit, plan_units, read_row_groups
+from parsieve.index.build.units import plan_units, read_row_groups
 from parsieve.index.scan.runs import Gathered, gather_by_units, merge
 from parsieve.index.scan.spill import Room
-from parsieve.index.scan.units import UnitNumbers
+from parsieve.index.scan.units import UNITS, Unit, UnitNumbers
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_field
 
@@ -81,7 +81,7 @@ def choose_unit(lake: Lake, snapshot: Snapshot, path: ColumnPath, unit: str = "a
 def measure_units(lake: Lake, slices: Sequence[Slice], path: ColumnPath, axis: _core.SieveAxis) -> list[MeasuredUnit]:
     """Read some slices, and measure an index of them with each kind of unit, files first.
 
-    A kind of unit that divides the slices like the kind before it is left out.
+    A kind of unit that divides the slices like an earlier kind is not measured.
     """
     row_groups = read_row_groups(lake, slices)
     numbers: dict[Unit, UnitNumbers] = {}
