@@ -32,7 +32,7 @@ class UnitLayout(NamedTuple):
 
     # The rows of each row group; empty if the slice has one unit of unknown range.
     row_groups: Sequence[int] = ()
-    # None makes each row group a unit, 0 the whole file. Another number also cuts large row groups after so many rows.
+    # None makes each row group a unit, 0 the whole file. Another number cuts large row groups into pieces of this size.
     rows_per_unit: int | None = None
 
     def ends(self) -> list[int]:
