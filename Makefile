@@ -68,6 +68,23 @@ test-slow: develop .venv/stamp-test .venv-spark/stamp-spark ## the slow tests: a
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest -m slow tests/python/spark
 	$(BIN)/python tests/python/support/programs/fresh_files.py --times 200
 
+# The last commit of version 0.1. Its package is unpacked in a folder of its own, and uses the libraries of .venv.
+OLD_COMMIT := cb5af13
+OLD := $(CURDIR)/.tools/parsieve-0.1
+
+.PHONY: test-old
+test-old: develop .venv/stamp-test $(OLD)/stamp ## run version 0.1 and this version on the same index
+	PARSIEVE_0_1=$(OLD)/site $(BIN)/python -m pytest tests/python/support/programs/mixed_versions.py
+
+$(OLD)/stamp: .venv/stamp-build
+	rm -rf $(OLD)/source $(OLD)/wheel $(OLD)/site
+	mkdir -p $(OLD)/source
+	git archive $(OLD_COMMIT) | tar -x -C $(OLD)/source
+	cd $(OLD)/source && CARGO_TARGET_DIR=$(OLD)/target $(CURDIR)/$(BIN)/maturin build --release --locked --out $(OLD)/wheel
+	$(BIN)/python -m pip install --quiet --no-deps --target $(OLD)/site $(OLD)/wheel/*.whl
+	rm -rf $(OLD)/target
+	@touch $@
+
 # The tests that fail for most mistakes, chosen so that all of them take less than a minute.
 QUICK_TESTS := $(addprefix tests/python/,test_layers.py test_imports.py core/test_filter.py core/test_hash_vectors.py \
 	predicate/test_languages.py plan/test_plan.py plan/evidence/test_negations.py lake/test_plain_folders.py \

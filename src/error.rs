@@ -3,8 +3,10 @@
 use std::fmt;
 
 mod file;
+mod page_map;
 
 pub use file::FileKind;
+pub use page_map::PageMapKind;
 
 /// The result of every fallible function of the core.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -163,6 +165,8 @@ pub enum ErrorKind {
     },
     /// An error in a Parquet file or its encryption.
     File(FileKind),
+    /// An error of a map of pages.
+    PageMap(PageMapKind),
     /// The directory of a Bloom index does not begin with its magic, or has a newer version.
     ShelfMagic,
     /// The directory of a Bloom index is inconsistent.
@@ -203,6 +207,16 @@ pub enum ErrorKind {
     SieveNotLoaded {
         /// The number of the segment.
         segment: usize,
+    },
+    /// A segment that a compaction keeps lacks a key of a slice that was read again.
+    SieveKeptKey {
+        /// The unit of the key.
+        location: u32,
+    },
+    /// A unit page of a Sieve index that is required is missing.
+    SievePageMissing {
+        /// The number of the page.
+        page: usize,
     },
     /// An Arrow type that a Sieve index cannot order.
     SieveType {
@@ -273,6 +287,7 @@ impl Error {
             K::NoPhysicalForm { .. } | K::MergeType { .. } | K::SieveMeaning { .. } => Class::Type,
             K::OutOfMemory { .. } => Class::Memory,
             K::File(kind) => kind.class(),
+            K::PageMap(kind) => kind.class(),
             K::SieveMagic { .. } | K::ShelfMagic => Class::Unsupported,
             K::ShelfMalformed { .. } | K::SieveChecksum { .. } | K::SieveMalformed { .. } => Class::Format,
             K::SieveOrder
@@ -280,6 +295,8 @@ impl Error {
             | K::SieveConflict { .. }
             | K::SieveExpired { .. }
             | K::SieveNotLoaded { .. }
+            | K::SievePageMissing { .. }
+            | K::SieveKeptKey { .. }
             | K::SieveOption(_) => Class::Value,
         }
     }
@@ -359,13 +376,17 @@ impl fmt::Display for Error {
             ),
             K::NoSuchLeaf { leaf, leaves } => write!(f, "there is no leaf {leaf:?}; the leaves are: {leaves}"),
             K::File(kind) => kind.fmt(f),
+            K::PageMap(kind) => kind.fmt(f),
             K::ShelfMagic => write!(
                 f,
                 "not a directory of Bloom filters, version 1; a newer version of parsieve may have written it"
             ),
             K::ShelfMalformed { field } => write!(f, "invalid directory of Bloom filters: {field}"),
             K::SieveMagic { part } => {
-                write!(f, "not a {part} of a Sieve index, version 1; a newer version of parsieve may have written it")
+                write!(
+                    f,
+                    "not a {part} of a Sieve index of this version; a newer version of parsieve may have written it"
+                )
             }
             K::SieveChecksum { part } => {
                 write!(f, "the checksum of a {part} of a Sieve index does not match its bytes")
@@ -381,6 +402,10 @@ impl fmt::Display for Error {
             }
             K::SieveExpired { instant } => write!(f, "the Sieve index no longer keeps instant {instant}"),
             K::SieveNotLoaded { segment } => write!(f, "segment {segment} of the Sieve index is missing"),
+            K::SieveKeptKey { location } => {
+                write!(f, "a kept segment lacks a key of unit {location}, which was read again; build the index anew")
+            }
+            K::SievePageMissing { page } => write!(f, "unit page {page} of the Sieve index is missing"),
             K::SieveType { arrow, reason } => write!(f, "Arrow type {arrow} cannot be indexed: {reason}"),
             K::SieveMeaning { column, found } => {
                 write!(

@@ -12,6 +12,7 @@ pub mod error;
 pub mod hash;
 pub mod int;
 pub mod isa;
+pub mod page_map;
 pub mod parquet;
 #[cfg(feature = "python")]
 mod python;
@@ -20,4 +21,4 @@ pub mod sieve;
 pub mod thrift;
 pub mod varint;
 
-pub use error::{Class, Error, ErrorKind, FileKind, Result};
+pub use error::{Class, Error, ErrorKind, FileKind, PageMapKind, Result};

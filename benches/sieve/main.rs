@@ -2,11 +2,12 @@
 //!
 //! `cargo bench --bench sieve` measures everything and writes `benches/results/sieve-<date>.json`. `-- --smoke` runs
 //! everything once on little data. To run one part, pass `-- sizes 2000000 [layout]`, `-- build 20000000`,
-//! `-- update 1000000`, `-- compaction 2000000` or `-- coarse 2000000`. `-- large 600000000 [folder]` has a record of its
+//! `-- update 1000000`, `-- compaction 2000000`, `-- coarse 2000000` or `-- absent 2000000 [layout]`. `-- large 600000000 [folder]` has a record of its
 //! own, and continues after an interruption. Results are checked before they are timed.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "benches read clocks and arguments")]
 #![allow(clippy::print_stdout, reason = "the table is what benches are for")]
 
+mod absent;
 mod clock;
 #[path = "../rust/json.rs"]
 mod json;
@@ -23,7 +24,7 @@ use large::large;
 use layouts::{LAYOUTS, uuids, words};
 use maintain::{build_time, capped_build, capped_compaction, compaction_memory, update_time};
 use measure::measure;
-use parsieve::sieve::{AxisType, Coarsen, Options};
+use parsieve::sieve::{AxisType, Bytes, Coarsen, Options};
 use serde_json::{Value, json};
 
 fn sizes(rows: u64, only: Option<&str>) -> Vec<Value> {
@@ -34,6 +35,22 @@ fn sizes(rows: u64, only: Option<&str>) -> Vec<Value> {
         }
         if only.is_none_or(|only| only == "uuid") {
             lines.push(measure("uuid", uuids(rows, locations), AxisType::Bytes, locations, options));
+        }
+    }
+    lines
+}
+
+/// Measures what version 2 stores against absent keys.
+fn absent_keys(rows: u64, only: Option<&str>) -> Vec<Value> {
+    let mut lines = Vec::new();
+    for locations in [64, 4096] {
+        for layout in LAYOUTS.into_iter().filter(|layout| only.is_none_or(|only| only == *layout)) {
+            let pairs = words(layout, rows, locations);
+            lines.extend(absent::absent(layout, pairs, AxisType::Signed, locations, |key| key + 1 + key % 7));
+        }
+        if only.is_none_or(|only| only == "uuid") {
+            let other = |key: &Bytes| Bytes::new(&[key.as_slice(), b"0"].concat());
+            lines.extend(absent::absent("uuid", uuids(rows, locations), AxisType::Bytes, locations, other));
         }
     }
     lines
@@ -60,12 +77,13 @@ fn all(smoke: bool) {
     let size = |full: u64, small: u64| if smoke { small } else { full };
     let layouts = sizes(size(2_000_000, 20_000), None);
     let builds = build_time(size(20_000_000, 50_000));
+    let absent = absent_keys(size(2_000_000, 20_000), None);
     let update = update_time(size(1_000_000, 5_000));
     let compactions = compaction_memory(size(2_000_000, 50_000));
     if smoke {
         return;
     }
-    let results = json!({ "layouts": layouts, "builds": builds, "update": update, "compactions": compactions });
+    let results = json!({ "layouts": layouts, "absent_keys": absent, "builds": builds, "update": update, "compactions": compactions });
     save("sieve", "cargo bench --locked --bench sieve", results);
 }
 
@@ -100,6 +118,7 @@ fn main() {
         None => all(false),
         Some("--smoke") => all(true),
         Some("sizes") => drop(sizes(rows, arguments.get(3).map(String::as_str))),
+        Some("absent") => drop(absent_keys(rows, arguments.get(3).map(String::as_str))),
         Some("build") => drop(build_time(rows)),
         Some("update") => drop(update_time(rows)),
         Some("compaction") => drop(compaction_memory(rows)),
@@ -108,6 +127,8 @@ fn main() {
         Some("capped-compaction") => capped_compaction(rows, arguments[3].parse().unwrap()),
         Some("coarse") => coarse(rows),
         Some("large") => at_large(rows, arguments.get(3).map(String::as_str)),
-        Some(other) => panic!("{other} means nothing here: sizes, build, update, compaction, coarse, large or --smoke"),
+        Some(other) => {
+            panic!("{other} means nothing here: sizes, absent, build, update, compaction, coarse, large or --smoke")
+        }
     }
 }

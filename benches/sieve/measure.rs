@@ -28,7 +28,7 @@ pub(crate) fn build<K: Key>(pairs: &[(K, u32)], locations: u32, options: Options
     builder.finish()
 }
 
-fn open<K: Key>(built: &Built<K>, axis: AxisType, options: Options, locations: u32) -> (Index<K>, Vec<u8>) {
+pub(crate) fn open<K: Key>(built: &Built<K>, axis: AxisType, options: Options, locations: u32) -> (Index<K>, Vec<u8>) {
     let names = (0..locations).map(|location| Location { partition: String::new(), group: format!("{location:08}") });
     let stats = vec![Stats::default(); usize::try_from(locations).unwrap()];
     let (root, file) = Root::new(IndexInfo { axis, instant: 1, options }, names.collect(), stats, built).unwrap();
@@ -144,7 +144,7 @@ pub(crate) fn measure<K: Key>(
     let seconds = start.seconds();
     let (mut index, file) = open(&built, axis, options, locations);
     // One index keeps no decoded segment, the other one keeps all of them.
-    let mut stored = index.clone();
+    let (mut stored, _) = open(&built, axis, options, locations);
     stored.set_cache_bytes(0);
     index.set_cache_bytes(usize::MAX);
     index.decode_all();

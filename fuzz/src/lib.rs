@@ -5,6 +5,7 @@ pub mod bloom_header;
 pub mod decrypt;
 pub mod footer;
 pub mod memory;
+pub mod page_map;
 pub mod rewrite;
 pub mod seeds;
 pub mod sieve;
@@ -13,6 +14,7 @@ pub mod sieve_index;
 pub mod sieve_keys;
 pub mod sieve_root;
 pub mod sieve_segment;
+pub mod sieve_unit_root;
 
 use parsieve::ranges::{Fetched, Step};
 use parsieve::{Result, parquet::Footer};
@@ -21,16 +23,19 @@ use parsieve::{Result, parquet::Footer};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 12] = [
     ("footer", footer::run),
     ("bloom_header", bloom_header::run),
     ("rewrite", rewrite::run),
     ("decrypt", decrypt::run),
+    ("page_map", page_map::run),
     ("sieve_segment", sieve_segment::run),
     ("sieve_root", sieve_root::run),
     ("sieve_delta", sieve_delta::run),
     ("sieve_keys", sieve_keys::run),
     ("sieve_index", sieve_index::run),
+    ("sieve_unit_root", sieve_unit_root::run),
+    ("sieve_unit_delta", sieve_unit_root::run_delta),
 ];
 
 /// Runs a step on a complete file until it is ready. Panics if the step requests bytes outside of the file, or does not

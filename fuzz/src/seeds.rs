@@ -11,16 +11,20 @@ use parsieve::bloom::Sbbf;
 use parsieve::crypto;
 use parsieve::parquet::{Decryptor, NewFilter, OldFooter, ParquetFile};
 use parsieve::sieve::{
-    AxisType, Builder, Bytes, Change, Delta, IndexInfo, Key, KeylessRows, Root, SectionRange, Stats, root,
+    AxisType, Builder, Bytes, Change, ChangedSlice, Cut, Delta, Format, IndexInfo, Key, KeylessRows, Layout, Options,
+    Root, SectionRange, SegmentStream, SliceLayout, Stats, UnitDelta, root, unit_root_over,
 };
 
 use super::sieve::{SMALL, locations, unframe};
-use super::{drive, read_footer};
+use super::{drive, page_map, read_footer};
 
 /// The footer key of the encrypted seeds.
 pub const FOOTER_KEY: &[u8; 16] = b"0123456789012345";
 /// The key of their column `a`.
 pub const COLUMN_KEY: &[u8; 16] = b"1234567890123450";
+
+/// Small segments of version 2 with fingerprints or gaps.
+const VERSION_2: Options = Options { format: Format::V2, fingerprints: Some(true), ..SMALL };
 
 /// Writes the seeds of a target into the folder named by `FUZZ_SEEDS`, if it is set.
 pub fn write(target: &str) {
@@ -48,11 +52,14 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "bloom_header" => vec![filter(0).to_bytes().unwrap(), Sbbf::new(1).unwrap().to_bytes().unwrap()],
         "rewrite" => plain_files(),
         "decrypt" => vec![encrypted_file(true), encrypted_file(false)],
-        "sieve_segment" => bodies(Section::Lookup),
-        "sieve_keys" => bodies(Section::Keys),
-        "sieve_root" => bodies(Section::Root),
+        "sieve_segment" => [bodies(Section::Lookup, SMALL), bodies(Section::Lookup, VERSION_2)].concat(),
+        "sieve_keys" => bodies(Section::Keys, SMALL),
+        "sieve_root" => bodies(Section::Root, SMALL),
         "sieve_delta" => vec![delta(words(20)), delta(texts(20)), delta(Vec::<(u128, u32)>::new())],
+        "page_map" => page_map::seeds(table),
         "sieve_index" => vec![vec![], vec![1, 0, 1], vec![0, 1, 255, 200, 2, 16]],
+        "sieve_unit_root" => vec![unit_root(&words(120)), unit_root(&texts(80))],
+        "sieve_unit_delta" => vec![unit_delta(words(20)), unit_delta(texts(20))],
         other => panic!("unknown target: {other}"),
     }
 }
@@ -127,13 +134,17 @@ fn texts(count: u64) -> Vec<(Bytes, u32)> {
 
 /// Builds an index of pairs in nine locations, including locations with nulls.
 pub fn index<K: Key>(pairs: &[(K, u32)]) -> (Root<K>, Vec<u8>) {
+    index_with(pairs, SMALL)
+}
+
+fn index_with<K: Key>(pairs: &[(K, u32)], options: Options) -> (Root<K>, Vec<u8>) {
     let mut sorted = pairs.to_vec();
     sorted.sort();
-    let mut builder = Builder::new(9, SMALL).unwrap();
+    let mut builder = Builder::new(9, options).unwrap();
     sorted.into_iter().for_each(|(key, location)| builder.push(key, location, 1).unwrap());
     let axis = [AxisType::Signed, AxisType::Uuid, AxisType::Bytes][usize::from(K::CODE) - 1];
     let stats = (0..9).map(|i| Stats { nulls: i % 3, nans: i % 2, unknown: i == 8, ..Stats::default() }).collect();
-    Root::new(IndexInfo { axis, instant: 7, options: SMALL }, locations(9), stats, &builder.finish()).unwrap()
+    Root::new(IndexInfo { axis, instant: 7, options }, locations(9), stats, &builder.finish()).unwrap()
 }
 
 /// A stored section of an index.
@@ -145,13 +156,18 @@ enum Section {
 }
 
 /// Returns the bodies of one kind of section, from three small indexes with keys of different widths.
-fn bodies(section_kind: Section) -> Vec<Vec<u8>> {
+fn bodies(section_kind: Section, options: Options) -> Vec<Vec<u8>> {
     let wide: Vec<(u128, u32)> = words(60).into_iter().map(|(key, at)| (u128::from(key) << 40 | 7, at)).collect();
-    [body(&words(120), section_kind), body(&wide, section_kind), body(&texts(80), section_kind)].concat()
+    [
+        body(&words(120), section_kind, options),
+        body(&wide, section_kind, options),
+        body(&texts(80), section_kind, options),
+    ]
+    .concat()
 }
 
-fn body<K: Key>(pairs: &[(K, u32)], section_kind: Section) -> Vec<Vec<u8>> {
-    let (root, file) = index(pairs);
+fn body<K: Key>(pairs: &[(K, u32)], section_kind: Section, options: Options) -> Vec<Vec<u8>> {
+    let (root, file) = index_with(pairs, options);
     let section = |extent: SectionRange| unframe(&file[extent.offset as usize..][..extent.len as usize]).to_vec();
     match section_kind {
         Section::Root => vec![unframe(&root::write(&root)).to_vec()],
@@ -165,5 +181,48 @@ fn delta<K: Key>(pairs: Vec<(K, u32)>) -> Vec<u8> {
         pairs.into_iter().zip(0..).map(|((key, location), i)| Change { key, location, plus: i % 3, minus: i % 2 });
     let side = KeylessRows { location: 1, nulls: (2, 1), nans: (0, 3), unknown: false };
     let delta = Delta::new(5, locations(9), vec![3, 4], vec![side], changes.collect()).unwrap();
+    unframe(&delta.write()).to_vec()
+}
+
+/// Returns nine units of four slices.
+fn layout() -> Layout {
+    let mut layout = Layout::default();
+    let slices: [(u32, Cut, &[u64]); 4] = [
+        (0, Cut::RowGroups, &[9, 9]),
+        (1, Cut::RowGroups, &[9, 9]),
+        (5, Cut::Rows(20_000), &[70_000]),
+        (6, Cut::Whole, &[]),
+    ];
+    slices.iter().for_each(|&(id, cut, row_groups)| layout.add(SliceLayout { id, cut, row_groups }).unwrap());
+    layout
+}
+
+/// Returns a root with the unit pages behind it, as the target reads it.
+fn unit_root<K: Key>(pairs: &[(K, u32)]) -> Vec<u8> {
+    let mut sorted = pairs.to_vec();
+    sorted.sort();
+    let mut builder = Builder::new(9, VERSION_2).unwrap();
+    sorted.into_iter().for_each(|(key, location)| builder.push(key, location, 1).unwrap());
+    let axis = [AxisType::Signed, AxisType::Uuid, AxisType::Bytes][usize::from(K::CODE) - 1];
+    let stats = (0..9).map(|i| Stats { nulls: i % 3, nans: i % 2, unknown: i == 8, ..Stats::default() }).collect();
+    let built = builder.finish();
+    let mut stream = SegmentStream::new(0);
+    stream.put(built.segments);
+    let info = IndexInfo { axis, instant: 7, options: VERSION_2 };
+    let root = unit_root_over(info, layout(), stats, &built.spans, stream.into_entries(), 1).unwrap().root;
+    let len = u32::from_le_bytes(root[4..8].try_into().unwrap()) as usize;
+    let mut behind = root[len + 12..].to_vec();
+    behind.resize(behind.len().next_multiple_of(4), 0);
+    [&[u8::try_from(behind.len() / 4).unwrap()], &root[8..len + 8], &behind].concat()
+}
+
+fn unit_delta<K: Key>(pairs: Vec<(K, u32)>) -> Vec<u8> {
+    let changes =
+        pairs.into_iter().zip(0..).map(|((key, location), i)| Change { key, location, plus: i % 3, minus: i % 2 });
+    // The last location is a slice that is known.
+    let changes = changes.map(|change| Change { location: change.location + u32::from(change.plus == 2), ..change });
+    let changed = ChangedSlice { id: 3, nulls: (2, 1), nans: (0, 3), unknown: false };
+    let sides: Vec<(u64, u64, bool)> = (0..9).map(|i| (i % 3, i % 2, i == 8)).collect();
+    let delta = UnitDelta::new(5, layout(), &sides, vec![changed], changes.collect()).unwrap();
     unframe(&delta.write()).to_vec()
 }

@@ -6,7 +6,8 @@ use parsieve::sieve::{
 };
 
 /// Limits that are small enough for a few keys to produce several segments.
-pub const SMALL: Options = Options { max_records: 40, max_key_bytes: 2000, max_weight: 60, coarsen: Coarsen::Exact };
+pub const SMALL: Options =
+    Options { max_records: 40, max_key_bytes: 2000, max_weight: 60, coarsen: Coarsen::Exact, ..Options::DEFAULT };
 
 /// Adds a magic number and a valid checksum to a body, so that its decoder gets to see the body.
 pub fn frame(magic: &[u8; 4], body: &[u8]) -> Vec<u8> {
@@ -91,7 +92,14 @@ pub fn one_segment<K: Probes>(count: u32) -> Root<K> {
     let (least, most) = (probes[0].clone(), probes[probes.len() - 1].clone());
     let span = Some(KeySpan { least: least.clone(), most: most.clone(), rows: 1 });
     let extent = SectionRange { file: 0, offset: 0, len: 0 };
-    let entry = Entry { least, most, lookup: extent, keys: extent, counts: Counts { keys: 9, ..Counts::default() } };
+    let entry = Entry {
+        least,
+        most,
+        lookup: extent,
+        keys: extent,
+        check: None,
+        counts: Counts { keys: 9, ..Counts::default() },
+    };
     Root {
         axis: K::AXIS,
         instant: 1,

@@ -17,6 +17,7 @@ pub use meta::chunk::{ColumnChunk, ColumnMeta, IndexLocation, Protection, Statis
 pub use meta::encryption::{Algorithm, Cipher, FileCrypto};
 pub use meta::file_metadata::{ColumnOrder, Metadata, RowGroup, column_ordinal};
 pub use meta::footer::{MAGIC_LEN, TAIL_LEN, Tail};
+pub use meta::offset_index::{PageLocation, page_locations};
 pub use meta::schema::{Logical, Physical, SchemaLeaf, TimeUnit};
 pub use open::bounds::{Bound, Bounds};
 pub use open::decryptor::{Decryptor, FilterPart};

@@ -212,6 +212,12 @@ impl FileReader {
         self.file.metadata.created_by()
     }
 
+    /// The value of the file's key for its Arrow schema.
+    #[getter]
+    fn arrow_schema(&self) -> Option<&str> {
+        self.file.metadata.key_values().find(|(key, _)| *key == "ARROW:schema").and_then(|(_, value)| value)
+    }
+
     /// Whether the file is encrypted or signed.
     #[getter]
     fn encrypted(&self) -> bool {

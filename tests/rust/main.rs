@@ -16,6 +16,7 @@ mod fuzz;
 #[cfg(all(feature = "crypto", feature = "decode"))]
 mod hostile;
 mod layers;
+mod page_map;
 mod parquet_crate;
 mod properties;
 mod vectors;

@@ -1,4 +1,4 @@
-"""The commands of `parsieve index`: build, update, compact, drop, expire, verify and stats."""
+"""The commands of `parsieve index`: build, update, compact, convert, drop, expire, verify and stats."""
 
 from __future__ import annotations
 
@@ -32,7 +32,16 @@ def add_commands(commands: Commands) -> None:
         help="sieve (keys and intervals), bloom (keys), both, or auto, as advise recommends (default: auto)",
     )
     update = command("update", _update, "Bring an index up to date", "Reads only new and changed files.")
-    for parser in (build, update):
+    compact = command("compact", _compact, "Merge an index and its updates", "May read files of the table again.")
+    compact.add_argument(
+        "--purge",
+        action="store_true",
+        help="read all files again, so that rows that are gone leave no trace once older versions expire",
+    )
+    convert = command("convert", _convert, "Convert an index of parsieve 0.1 to format 2", "Reads the table once.")
+    for parser in (build, convert):
+        _add_layout(parser)
+    for parser in (build, update, compact, convert):
         parser.add_argument("--threads", type=int, metavar="N", help="number of threads (default: one per processor)")
         parser.add_argument(
             "--memory",
@@ -42,7 +51,6 @@ def add_commands(commands: Commands) -> None:
             help="memory for rows, such as 512MB or 2GiB (default: 1GiB)",
         )
         add_expose(parser)
-    command("compact", _compact, "Merge an index and its updates")
     drop = command(
         "drop",
         _drop,
@@ -62,20 +70,38 @@ def add_commands(commands: Commands) -> None:
     command("stats", _stats, "Show the size and precision of an index")
 
 
+def _add_layout(parser: Parser) -> None:
+    """Add the options for how a Sieve index is stored."""
+    parser.add_argument(
+        "--unit",
+        choices=["auto", "file", "row_group", "rows"],
+        default="auto",
+        metavar="UNIT",
+        help="the units of a Sieve index: file, row_group, rows (20,000 rows), or auto (default: auto)",
+    )
+    parser.add_argument(
+        "--keep-keys", action="store_true", help="store all keys, so that compactions need not read the table"
+    )
+
+
 def _build(options: argparse.Namespace) -> int:
-    effort = _effort(options) | {"expose": options.expose}
+    effort = _effort(options) | _layout(options)
     _change(options, lambda table: table.build_index(options.columns, options.kind, **effort))
     return 0
 
 
 def _update(options: argparse.Namespace) -> int:
-    effort = _effort(options) | {"expose": options.expose}
-    _change(options, lambda table: table.update_index(**effort), needs_index=True)
+    _change(options, lambda table: table.update_index(**_effort(options)), needs_index=True)
     return 0
+
+
+def _layout(options: argparse.Namespace) -> dict[str, Any]:
+    return {"unit": options.unit, "keep_keys": options.keep_keys}
 
 
 def _effort(options: argparse.Namespace) -> dict[str, Any]:
     return {
+        "expose": options.expose,
         "memory": options.memory,
         "threads": options.threads,
         "progress": False if options.console.quiet else None,
@@ -83,7 +109,12 @@ def _effort(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _compact(options: argparse.Namespace) -> int:
-    _change(options, lambda table: table.compact_index(), needs_index=True)
+    _change(options, lambda table: table.compact_index(purge=options.purge, **_effort(options)), needs_index=True)
+    return 0
+
+
+def _convert(options: argparse.Namespace) -> int:
+    _change(options, lambda table: table.convert_index(**_effort(options), **_layout(options)), needs_index=True)
     return 0
 
 

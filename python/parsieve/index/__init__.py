@@ -5,6 +5,7 @@ from parsieve.index.inspect import IndexStats
 from parsieve.index.reports import (
     BuildReport,
     CompactReport,
+    ConvertReport,
     DropReport,
     ExpireReport,
     LeftOut,
@@ -23,6 +24,7 @@ from parsieve.io.store.open import open_store
 __all__ = [
     "BuildReport",
     "CompactReport",
+    "ConvertReport",
     "DropReport",
     "ExpireReport",
     "IndexProblem",

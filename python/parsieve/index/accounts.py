@@ -81,6 +81,21 @@ class Account:
         rows = sum(self.rows.values())
         return BuildReport(names, len(self.rows), rows, *sizes, self.seconds, self.left_out, tuple(notes))
 
+    def left_out_of_compaction(self, before: View | None, view: View, snapshot: Snapshot) -> tuple[LeftOut, ...]:
+        """Return the files of a snapshot that an index covered, but no longer covers after a compaction."""
+        lost: set[Location] = set()
+        for path, reader in () if before is None else ((path, before.reader(path)) for path in before.columns):
+            if path in view.columns and view.columns[path].bindings != reader.state.bindings:
+                bound = view.reader(path).bound
+                lost |= {location for location, token in reader.bound.items() if token and not bound.get(location)}
+        numbers = [
+            number for number, location in enumerate(locations_and_tokens(snapshot.slices)[0]) if location in lost
+        ]
+        for file_slice in snapshot.slices.at(numbers):
+            name = path_of_slice(file_slice)
+            self._left_out.setdefault(name, LeftOut(name, "it changed since the last update of the index"))
+        return self.left_out
+
     def updated(self, view: View | None, before: Mapping[Location, set[str]], renewed: Renewed) -> UpdateReport:
         """Return the report of an update. `before` has the tokens that the index was bound to."""
         slices = Slices.of(()) if self.snapshot is None else self.snapshot.slices
@@ -117,7 +132,7 @@ def bound_tokens(view: View | None) -> dict[Location, set[str]]:
         return tokens
     states: list[ColumnState | BloomState] = [*view.columns.values(), *view.commit.blooms.values()]
     for chain in {state.bindings for state in states}:
-        for location, token in bindings.read(view.store, chain).items():
+        for location, token in bindings.read(view.store, chain).tokens.items():
             tokens.setdefault(location, set()).add(token)
     return tokens
 

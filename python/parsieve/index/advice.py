@@ -17,32 +17,39 @@ import pyarrow.compute as pc
 
 from parsieve import _core
 from parsieve.errors import ConflictError
+from parsieve.index.build.unit_choice import (
+    PAID_BACK_IN,
+    REQUEST_BYTES,
+    MeasuredUnit,
+    UnitChoice,
+    choose,
+    mean_bytes,
+    measure_units,
+    spread,
+)
+from parsieve.index.build.units import Unit
 from parsieve.index.reports import size_of
-from parsieve.index.scan.runs import gather, merge
-from parsieve.index.scan.spill import Room
-from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
+from parsieve.lake.base import ColumnPath, Lake, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_field
 
 SAMPLED_SLICES = 16
 # How many keys to look up in every sampled slice.
 PROBES = 512
-SAMPLE_MEMORY = 256 << 20
 # An index is not worth its upkeep if it saves less than this share of the files that min/max statistics read.
 WORTH_SAVING = 0.2
 # If a key is in this share of the slices, hardly anything can be skipped.
 EVERYWHERE = 0.8
 
-# An index should save the bytes of its build and its storage within this many queries.
-PAID_BACK_IN = 100
 # Relative frequency of queries for a key that exists, for one that does not, and for an interval: by default, and if
 # all queries are for keys.
 MIXED, KEYS_ALONE = (4, 1, 4), (1, 1, 0)
-# The cost of a request to a file or an index, as the bytes that could be read in the same time.
-REQUEST_BYTES = 512 << 10
-# The assumed size of slices of unknown size.
-DEFAULT_BYTES = 16 << 20
+# The bits for coding the fingerprint of a key, besides the logarithm of its rate. An index stores fingerprints if they
+# take at most this share of its other bits, and half a bit for each row.
+FINGERPRINT_BITS, FINGERPRINT_SHARE = 1.5, 0.6
+FINGERPRINT_RATE = 0.02
 
 Kind = Literal["sieve", "bloom", "both", "none"]
+_UNIT_NAMES = {"file": "files", "row_group": "row groups", "rows": "ranges of 20,000 rows"}
 
 
 class Advice(NamedTuple):
@@ -76,15 +83,29 @@ class Advice(NamedTuple):
     sieve_lookup_bytes: int
     bloom_bytes: int
     build_seconds: float
+    # The best units for a Sieve index; the bytes of data that a query for one key then reads, and that it reads with
+    # files as units; and how many bytes of `sieve_bytes` the finer units take.
+    unit: Unit = "file"
+    unit_read_bytes: int = 0
+    file_read_bytes: int = 0
+    unit_bytes: int = 0
 
     def __str__(self) -> str:
+        units = (
+            ""
+            if self.unit == "file"
+            else (
+                f". With {_UNIT_NAMES[self.unit]} as units, the Sieve index takes {size_of(self.unit_bytes)} more, "
+                f"and a key reads {size_of(self.unit_read_bytes)} of data instead of {size_of(self.file_read_bytes)}"
+            )
+        )
         return (
             f"{self.column}: {self.recommendation} ({self.why}). Estimated from {self.sampled} of {self.slices} files: "
             f"a key that exists reads {self.minmax_reads:.1f} files with min/max statistics, {self.sieve_reads:.1f} "
             f"with a Sieve index ({size_of(self.sieve_bytes)} on disk, {size_of(self.sieve_lookup_bytes)} read by "
             f"lookups) and {self.bloom_reads:.1f} with a Bloom index ({size_of(self.bloom_bytes)}); a key that does "
             f"not exist reads {self.minmax_absent:.1f}, {self.sieve_absent:.1f} and {self.bloom_absent:.1f} files. "
-            f"Reading the column to build an index takes about {self.build_seconds:.1f} s"
+            f"Reading the column to build an index takes about {self.build_seconds:.1f} s{units}"
         )
 
 
@@ -107,7 +128,7 @@ def advise_column(
         axis = _core.SieveAxis(field.type)
     except (_core.ParsieveError, TypeError, ValueError) as error:
         return _nothing(name, snapshot, str(error))
-    chosen = _spread(snapshot.slices, SAMPLED_SLICES)
+    chosen = spread(snapshot.slices, SAMPLED_SLICES)
     begun = time.perf_counter()
     samples = [_read(lake, file_slice, path) for file_slice in chosen]
     failed = [sample for sample in samples if isinstance(sample, Exception)]
@@ -124,7 +145,10 @@ def advise_column(
     covering = sum(pc.sum(_covers(sample, probes)).as_py() or 0 for sample in sampled) / len(probes)
     # Each probe is certainly in one sampled slice, so extrapolate from the other slices only.
     others = (len(snapshot.slices) - 1) / max(1, len(sampled) - 1)
-    sieve = _sieve(lake, chosen, path, axis, scale)
+    measured = measure_units(lake, chosen, path, axis)
+    slice_bytes = mean_bytes(snapshot)
+    units = choose(measured, len(chosen), len(snapshot.slices), slice_bytes)
+    sieve = _sieve(measured, units, scale)
     exact = 1 + max(0.0, holding - 1) * others
     sieve_reads = exact + sieve.waste * others
     minmax_reads = 1 + max(0.0, covering - 1) * others
@@ -145,9 +169,12 @@ def advise_column(
         sieve_lookup_bytes=sieve.lookup_bytes,
         bloom_bytes=int(sum(_core.shelf_num_bytes(len(sample.values), fpp) for sample in sampled) * scale),
         build_seconds=seconds * scale,
+        unit=units.unit,
+        unit_read_bytes=units.read_bytes,
+        file_read_bytes=units.file_read_bytes,
+        unit_bytes=units.more_bytes,
     )
-    sizes = snapshot.slices.size.drop_null().to_pylist()
-    kind, why = _judge(advice, sum(sizes) / len(sizes) if sizes else DEFAULT_BYTES, ranges, fpp)
+    kind, why = _judge(advice, slice_bytes, ranges, fpp)
     return advice._replace(recommendation=kind, why=why)
 
 
@@ -187,12 +214,6 @@ def _judge(advice: Advice, slice_bytes: float, ranges: bool, fpp: float) -> tupl
         "sieve": "it answers keys and intervals with the fewest reads for its bytes",
         "both": "a Sieve for keys and intervals, and filters to reject keys that do not exist",
     }[kind]
-
-
-def _spread(slices: Sequence[Slice], most: int) -> list[Slice]:
-    """Return slices at even distances, because neighboring slices are often alike."""
-    count = min(most, len(slices))
-    return [slices[at * len(slices) // count] for at in range(count)]
 
 
 def _read(lake: Lake, file_slice: Slice, path: ColumnPath) -> _Sampled | Exception | None:
@@ -254,23 +275,17 @@ class _SieveCost:
     absent: float
 
 
-def _sieve(lake: Lake, chosen: Sequence[Slice], path: ColumnPath, axis: _core.SieveAxis, scale: float) -> _SieveCost:
-    """Build a Sieve index of the sample, and extrapolate its cost to the whole table."""
-    with Room(SAMPLE_MEMORY) as room:
-        gathered = gather(lake, chosen, {path: axis}, room, memory=SAMPLE_MEMORY, threads=1)
-        locations = [Location("", str(at)) for at in range(len(chosen))]
-        built = merge(gathered[path], locations, 1, room, memory=SAMPLE_MEMORY)
-        data = built.file if isinstance(built.file, bytes) else b"".join(part.read_bytes() for part in built.file)
-        timeline = _core.SieveTimeline(axis, built.root, [])
-        segments = [
-            (number, data[offset : offset + length])
-            for number, (_, offset, length, *_) in enumerate(timeline.segments())
-        ]
-        report = timeline.report(segments)
-    assert report is not None
+def _sieve(measured: Sequence[MeasuredUnit], units: UnitChoice, scale: float) -> _SieveCost:
+    """Extrapolate the cost of a Sieve index from an index of the sample, whose units are files, to the whole table."""
+    report = measured[0].report
     locations_per_key = report["pairs"] / max(1, report["keys"])
     more_bits = report["runs"] * locations_per_key * math.log2(max(scale, 1.0))
-    lookup_bytes = (report["lookup_bytes"] + more_bits / 8) * scale
-    # A key is stored once, however many locations it has, so the keys grow with the number of distinct keys.
-    num_bytes = lookup_bytes + (report["keys_bytes"] + report["root_bytes"]) * scale
-    return _SieveCost(int(num_bytes), int(lookup_bytes), report["waste_per_key"], report["reads_of_absent_keys"])
+    lookup_bytes = (report["lookup_bytes"] + more_bits / 8) * scale + units.more_bytes
+    absent = report["reads_of_absent_keys"]
+    fingerprint_bits = math.log2(max(1.0, locations_per_key) / FINGERPRINT_RATE) + FINGERPRINT_BITS
+    fingerprint_bytes = report["keys"] * fingerprint_bits / 8 * scale
+    if fingerprint_bytes <= FINGERPRINT_SHARE * lookup_bytes + report["rows"] / 16 * scale:
+        lookup_bytes += fingerprint_bytes
+        absent = min(absent, FINGERPRINT_RATE)
+    num_bytes = lookup_bytes + report["root_bytes"] * scale
+    return _SieveCost(int(num_bytes), int(lookup_bytes), report["waste_per_key"], absent)

@@ -10,14 +10,26 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve._core import UnsupportedError
+from parsieve.filters.options import checked_fpp
 from parsieve.index.accounts import Account, bound_tokens
 from parsieve.index.advice import Advice, advise_column
 from parsieve.index.bloom.build import fields_of
+from parsieve.index.build.target import Target
+from parsieve.index.build.unit_choice import check_unit, choose_unit
 from parsieve.index.findings import IndexProblem
 from parsieve.index.inspect import IndexStats
+from parsieve.index.log.commit import Layout
 from parsieve.index.log.renewals import Renewals
 from parsieve.index.log.retention import OLDER_THAN
-from parsieve.index.reports import BuildReport, CompactReport, DropReport, ExpireReport, UpdateReport
+from parsieve.index.reports import (
+    BuildReport,
+    CompactReport,
+    ConvertReport,
+    DropReport,
+    ExpireReport,
+    UpdateReport,
+)
 from parsieve.index.sizes import lookup_bytes, stored_bytes
 from parsieve.index.table_index import TableIndex
 from parsieve.lake.base import ColumnPath, Lake
@@ -51,6 +63,10 @@ class IndexedTable:
         threads: int | None = None,
         progress: bool | None = None,
         expose: ColumnName | Sequence[ColumnName] = (),
+        unit: str = "auto",
+        fpp: float | None = 0.02,
+        keep_keys: bool = False,
+        pages: bool | None = None,
     ) -> BuildReport:
         """Build an index of some columns in one scan of the table.
 
@@ -72,6 +88,13 @@ class IndexedTable:
             progress: Whether to show a progress bar on standard error; None shows it on a terminal.
             expose: Columns to index although files encrypt them. Anyone who can read the index can read their values.
                 An encrypted column that is not listed here raises `UnsupportedError`.
+            unit: The units of a Sieve index, which its answers name: "file", "row_group", or "rows". The latter are row
+                groups, cut every 20,000 rows if they have more than 50,000. "auto" chooses for each column.
+            fpp: For a key that does not exist, how many units a Sieve index may name on average. It stores fingerprints
+                of the keys for this, except where they do not pay. None stores none. The filters of a "bloom" index
+                have a rate of their own.
+            keep_keys: Whether a Sieve index stores all keys, so that `compact_index` need not read the table again.
+            pages: Not supported yet. True raises `UnsupportedError`.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -83,6 +106,10 @@ class IndexedTable:
         """
         if kind not in ("auto", "sieve", "bloom", "both"):
             raise ValueError(f'the kinds of index are "sieve", "bloom", "both" and "auto", not {kind!r}')
+        check_unit(unit)
+        rate = None if fpp is None else checked_fpp(fpp)
+        if pages:
+            raise UnsupportedError("pages=True is not supported yet; leave it out")
         account = Account()
         self.opened.index.refresh()
         snapshot = self.opened.lake.snapshot()
@@ -94,6 +121,7 @@ class IndexedTable:
         chosen = dict.fromkeys(paths, "sieve" if kind == "auto" else kind)
         # A sample of few files is not reliable.
         notes = []
+        advice: dict[ColumnPath, Advice] = {}
         if kind == "auto" and len(snapshot.slices) >= FEW_FILES:
             advice = {path: advise_column(lake, snapshot, path) for path in paths}
             chosen = {path: column.recommendation for path, column in advice.items()}
@@ -103,8 +131,20 @@ class IndexedTable:
         # Check the Bloom columns first, so that nothing is built if one of them cannot be.
         fields_of(snapshot.schema, blooms)
         if sieves:
+            units = {path: column.unit for path, column in advice.items()} if unit == "auto" else {}
+            layouts = {
+                path: Layout(units.get(path) or choose_unit(lake, snapshot, path, unit), rate, bool(keep_keys))
+                for path in sieves
+            }
             self.opened.index.build(
-                lake, snapshot, sieves, memory=memory, threads=threads, progress=progress, account=account
+                lake,
+                snapshot,
+                sieves,
+                memory=memory,
+                threads=threads,
+                progress=progress,
+                layouts=layouts,
+                account=account,
             )
         if blooms:
             self.opened.index.build_bloom(lake, snapshot, blooms, memory=memory, threads=threads, account=account)
@@ -125,8 +165,10 @@ class IndexedTable:
         written just before the call, it waits until they can be indexed, for at most one tick of the filesystem's
         clock.
 
-        `compact=True` also compacts the index. None does so for Delta, Iceberg and Hudi tables in which no file has
-        logs or deletes; for other tables, the index is compacted once its updates cost readers more than a compaction.
+        `compact=True` also compacts the index, and False never does. None compacts it once its updates, or the rows of
+        files that are gone, cost readers more than a compaction: for example, if a quarter of its entries belong to
+        files that are gone. An index in format 1 is compacted after every update of a Delta, Iceberg or Hudi table in
+        which no file has logs or deletes.
 
         If only the filters of a file changed, by `add_filters` or `drop_filters`, the file is not read again. Files
         that encrypt an indexed column are not indexed, so every plan keeps them, unless `expose` names the column.
@@ -148,17 +190,43 @@ class IndexedTable:
         renewals = Renewals.read(self.opened.index.store, snapshot)
         effort: dict[str, Any] = {"memory": memory, "threads": threads, "progress": progress}
         before = bound_tokens(self.opened.index.newest())
+        effort["compaction"] = compact is not False
         self.opened.index.update(lake, snapshot, **effort, renewed=renewals.tokens, account=account)
         renewals.forget()
-        if compact is None:
-            compact = snapshot.id is not None and pc.all(snapshot.slices.clean).as_py() is not False
         view = self.opened.index.newest()
-        if compact and view is not None and any(state.deltas for state in view.columns.values()):
-            self.opened.index.compact()
+        outdated = [] if view is None else [state for state in view.columns.values() if state.deltas]
+        if compact is None:
+            is_clean = snapshot.id is not None and pc.all(snapshot.slices.clean).as_py() is not False
+            outdated = [state for state in outdated if state.layout is None and is_clean]
+        if outdated and compact is not False:
+            paths = [state.path for state in outdated]
+            self.opened.index.compact(lake, snapshot, paths, memory=memory, threads=threads, progress=progress)
         return account.updated(self.opened.index.newest(), before, renewals.tokens)
 
-    def compact_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> CompactReport:
+    def compact_index(
+        self,
+        columns: ColumnName | Sequence[ColumnName] | None = None,
+        purge: bool = False,
+        *,
+        memory: int = 1 << 30,
+        threads: int | None = None,
+        progress: bool | None = None,
+        expose: ColumnName | Sequence[ColumnName] = (),
+    ) -> CompactReport:
         """Merge the index and its updates into one set of files. Earlier versions keep their files until they expire.
+
+        This reads the files of the table that have keys in the changed parts of the index, unless the index stores its
+        keys. Files that changed since the last update are not covered afterwards, and neither are files that encrypt an
+        indexed column, unless `expose` names it.
+
+        Args:
+            columns: A name, a tuple of names for a field of a struct, or a list of these. None compacts all columns.
+            purge: Whether to read all files again, so that the new files have nothing of rows that are gone. Then
+                `expire_index(0)` erases these rows from the index.
+            memory: How many bytes of rows to hold in memory; the rest is spilled to disk.
+            threads: The number of threads; None uses one per processor.
+            progress: Whether to show a progress bar on standard error; None shows it on a terminal.
+            expose: Columns to read although files encrypt them, as for `build_index`.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -172,14 +240,104 @@ class IndexedTable:
         """
         started = time.monotonic()
         before = self.opened.index.refresh()
-        view = self.opened.index.compact(self._named(columns))
+        account = Account()
+        snapshot = self.opened.lake.snapshot()
+        view = self.opened.index.compact(
+            self.opened.lake.exposing(column_paths(expose, snapshot.schema)),
+            snapshot,
+            self._named(columns),
+            purge=purge,
+            memory=memory,
+            threads=threads,
+            progress=progress,
+            account=account,
+        )
         merged = {
             ".".join(path): len(state.deltas)
             for path, state in (before.columns.items() if before is not None else ())
-            if path in view.columns and len(view.columns[path].deltas) < len(state.deltas)
+            if path in view.columns and view.columns[path].base != state.base
         }
-        sizes = stored_bytes(view.commit), lookup_bytes(view)
-        return CompactReport(tuple(merged), sum(merged.values()), *sizes, time.monotonic() - started)
+        return CompactReport(
+            columns=tuple(merged),
+            updates_merged=sum(merged.values()),
+            bytes_stored=stored_bytes(view.commit),
+            bytes_lookup=lookup_bytes(view),
+            seconds=time.monotonic() - started,
+            files_read=len(account.rows),
+            rows=sum(account.rows.values()),
+            left_out=account.left_out_of_compaction(before, view, snapshot),
+        )
+
+    def convert_index(
+        self,
+        *,
+        memory: int = 1 << 30,
+        threads: int | None = None,
+        progress: bool | None = None,
+        expose: ColumnName | Sequence[ColumnName] = (),
+        unit: str = "auto",
+        fpp: float | None = 0.02,
+        keep_keys: bool = False,
+    ) -> ConvertReport:
+        """Convert the Sieve indexes of this table that parsieve 0.1 built to format 2.
+
+        Format 2 takes much less space, and also answers for row groups and ranges of rows. parsieve 0.1 cannot read it:
+        its plans then read all files. No other method changes the format of an existing index. The conversion reads
+        the indexed columns of the table, and brings the index up to date. Bloom indexes have one format.
+
+        The arguments are the same as for `build_index`.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
+        >>> table = ps.open_table(folder)
+        >>> report = table.build_index("id")
+        >>> print(table.convert_index())
+        nothing to convert
+        """
+        check_unit(unit)
+        rate = None if fpp is None else checked_fpp(fpp)
+        account = Account()
+        before = self.opened.index.require()
+        snapshot = account.settle(self.opened.lake, self.opened.lake.snapshot())
+        target = Target.of(snapshot)
+        in_format_1 = [state for state in before.columns.values() if state.layout is None]
+        current = {state.path: target.find_column(state) for state in in_format_1}
+        lake = self.opened.lake.exposing(column_paths(expose, snapshot.schema))
+        layouts = {
+            column[0]: Layout(choose_unit(lake, snapshot, column[0], unit), rate, bool(keep_keys))
+            for column in current.values()
+            if column is not None
+        }
+        notes = [f"{'.'.join(path)}: not converted, because it was dropped" for path, at in current.items() if not at]
+        sizes = (0, 0, 0)
+        if layouts:
+            view = self.opened.index.build(
+                lake,
+                snapshot,
+                list(layouts),
+                memory=memory,
+                threads=threads,
+                progress=progress,
+                layouts=layouts,
+                account=account,
+                operation="convert",
+            )
+            earlier = [path for path, column in current.items() if column is not None]
+            sizes = (
+                stored_bytes(before.commit, earlier),
+                stored_bytes(view.commit, layouts),
+                lookup_bytes(view, layouts),
+            )
+        return ConvertReport(
+            tuple(".".join(path) for path in layouts),
+            len(account.rows),
+            sum(account.rows.values()),
+            *sizes,
+            account.seconds,
+            account.left_out,
+            tuple(notes),
+        )
 
     def expire_index(self, older_than: dt.timedelta | dt.datetime | float = OLDER_THAN) -> ExpireReport:
         """Remove old versions of the index, and the files that only they use.

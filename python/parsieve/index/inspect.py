@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from parsieve import _core
 from parsieve._core import ParsieveError
 from parsieve.index.bloom import verify as bloom
 from parsieve.index.findings import IndexProblem, Lie
 from parsieve.index.sieve import verify as sieve
 from parsieve.index.sieve.compact import ReadAhead
+from parsieve.index.sieve.reader import Timeline
 from parsieve.index.sizes import stored_bytes
 from parsieve.index.view import View
 from parsieve.lake.base import ColumnPath, Lake, Snapshot
@@ -29,7 +32,8 @@ class IndexStats:
 
     path: ColumnPath
     locations: int
-    # If an index of more than 64 MiB was updated, these are the numbers of its base, without the `changes`.
+    # Distinct keys and rows. If an index in format 1 of more than 64 MiB was updated, these are numbers of its base,
+    # without the `changes`. In format 2, only `keys` ignores the changes.
     keys: int
     rows: int
     segments: int
@@ -53,6 +57,11 @@ class IndexStats:
     # a Bloom index, this is for both together.
     reads_of_absent_keys: float
     largest_lookup: int
+    # The units of answers: files, or in format 2 also row groups or ranges of rows. `units` is their number in the
+    # base, including units of files that are gone.
+    format: int = 1
+    unit: str = "file"
+    units: int = 0
 
 
 # The name in version 0.1.0.
@@ -96,13 +105,19 @@ def stats(view: View, column: str | Sequence[str]) -> IndexStats:
         waste_share=report["error"],
         reads_of_absent_keys=report["reads_of_absent_keys"] * (1 if bloom_state is None else bloom_state.fpp),
         largest_lookup=report["largest_lookup"],
+        format=state.format,
+        unit="file" if state.layout is None else state.layout.unit,
+        units=report["locations"],
     )
 
 
-def _counts(reader: sieve.InspectedColumn, timeline: _core.SieveTimeline, report: Mapping[str, int]) -> tuple[int, int]:
+def _counts(reader: sieve.InspectedColumn, timeline: Timeline, report: Mapping[str, int]) -> tuple[int, int]:
     """Count keys and rows including the changes, as a compaction would. Ignore the changes of a large index."""
     state = reader.state
     changed = sum(delta.file.size for delta in state.deltas)
+    if not isinstance(timeline, _core.SieveTimeline):
+        # Only the table has the keys. The rows of masked slices do not count.
+        return report["keys"], _live_rows(reader, timeline)
     if not changed or report["keys_bytes"] + changed > MAX_COUNTED:
         return report["keys"], report["rows"]
     places = [(location.partition, location.group) for location in sorted(reader.bound)]
@@ -110,6 +125,14 @@ def _counts(reader: sieve.InspectedColumn, timeline: _core.SieveTimeline, report
     counted = _core.SieveTimeline(reader.axis, root, []).report([])
     assert counted is not None
     return counted["keys"], counted["rows"]
+
+
+def _live_rows(reader: sieve.InspectedColumn, timeline: _core.SieveUnitTimeline) -> int:
+    """Count the rows of the slices that the index covers."""
+    reader.load_all_units()
+    ids = pa.array(reader.bindings.live_ids(), pa.uint32())
+    units = [unit for known in timeline.unit_statistics(ids) for unit in known or []]
+    return sum(rows + nulls + nans for _, _, _, nulls, nans, rows, _ in units)
 
 
 def _unreadable(reader: sieve.InspectedColumn) -> ParsieveError:

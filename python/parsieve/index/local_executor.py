@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -15,17 +15,25 @@ from parsieve.index.bloom.compact import live_filters
 from parsieve.index.bloom.fill import fill, put_filters
 from parsieve.index.bloom.shelf import SHELF_BYTES
 from parsieve.index.bloom.waiting import Budget, WaitingFilters
+from parsieve.index.build.units import read_row_groups
 from parsieve.index.scan.runs import UNSORTED_SHARE, WAITING_SHARE, check_memory, gather, merge
 from parsieve.index.scan.spill import Room
+from parsieve.index.scan.units import UnitNumbers
 from parsieve.index.sieve.base import put_base
 from parsieve.index.sieve.compact import compact_column
+from parsieve.index.sieve.reread import compact_units
+from parsieve.index.sieve.slice_delta import core_units
 from parsieve.io.parallel import ProgressBar, map_in_threads, run_in_threads, thread_count
 
 if TYPE_CHECKING:
     from parsieve.index.build.executor import Shelves
-    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Shelf
+    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Layout, Shelf
     from parsieve.index.scan.runs import Gathered
+    from parsieve.index.scan.units import UnitLayout
     from parsieve.index.sieve.delta import Delta
+    from parsieve.index.sieve.reader import ColumnReader
+    from parsieve.index.sieve.reread import Masks
+    from parsieve.index.sieve.slice_delta import SliceDelta
     from parsieve.io.store.base import Store
     from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 
@@ -45,7 +53,8 @@ class LocalExecutor:
     label: str = "index"
     # Where to spill rows that exceed the memory; None is the system's temporary folder.
     spill: Path | str | None = None
-    options: _core.SieveOptions | None = None
+    # Further arguments of `SieveOptions`.
+    options: Mapping[str, Any] | None = None
     _room: Room | None = field(default=None, repr=False)
 
     def __enter__(self) -> Self:
@@ -67,12 +76,30 @@ class LocalExecutor:
     def _threads(self) -> int:
         return thread_count(self.threads)
 
+    def read_row_groups(self, lake: Lake, slices: Sequence[Slice]) -> list[tuple[int, ...]]:
+        """Return the rows of each row group of the slices."""
+        return read_row_groups(lake, slices)
+
     def read_rows(
-        self, lake: Lake, slices: Sequence[Slice], columns: Mapping[ColumnPath, pa.DataType]
+        self,
+        lake: Lake,
+        slices: Sequence[Slice],
+        columns: Mapping[ColumnPath, pa.DataType],
+        units: Mapping[ColumnPath, Sequence[UnitLayout]] | None = None,
     ) -> dict[ColumnPath, Gathered]:
         """Read some columns of some slices in one scan, and sort their rows by key."""
         axes = {path: _core.SieveAxis(data_type) for path, data_type in columns.items()}
-        label = f"{self.label} {', '.join('.'.join(path) for path in columns)}"
+        numbers = None if units is None else {path: UnitNumbers(layouts) for path, layouts in units.items()}
+        return self._gather(lake, slices, axes, numbers)
+
+    def _gather(
+        self,
+        lake: Lake,
+        slices: Sequence[Slice],
+        axes: Mapping[ColumnPath, _core.SieveAxis],
+        units: Mapping[ColumnPath, UnitNumbers] | None,
+    ) -> dict[ColumnPath, Gathered]:
+        label = f"{self.label} {', '.join('.'.join(path) for path in axes)}"
         with ProgressBar(len(slices), label=label, show=self.progress) as bar:
             return gather(
                 lake,
@@ -82,22 +109,32 @@ class LocalExecutor:
                 memory=self.memory,
                 threads=self._threads,
                 advance=bar.step,
+                units=units,
+                together=True,
             )
 
     def build_bases(
-        self, rows: Mapping[ColumnPath, Gathered], locations: Sequence[Location], instant: int
+        self,
+        rows: Mapping[ColumnPath, Gathered],
+        units: Mapping[ColumnPath, Sequence[UnitLayout]],
+        layouts: Mapping[ColumnPath, Layout | None],
+        locations: Sequence[Location],
+        instant: int,
     ) -> dict[ColumnPath, Base]:
         """Merge the rows of each column into a Sieve index, and store it."""
         room = self._rows_room()
 
-        def build(column: Gathered) -> Base:
-            built = merge(column, locations, instant, room, memory=self.memory, options=self.options)
+        def build(path: ColumnPath) -> Base:
+            column, layout = rows[path], layouts[path]
+            options = _core.SieveOptions(**(layout.options() if layout is not None else {}) | dict(self.options or {}))
+            slices = locations if layout is None else core_units(range(len(locations)), units[path])
+            built = merge(column, slices, instant, room, memory=self.memory, options=options, threads=self._threads)
             return put_base(self.store, column.axis, built, instant)
 
-        bases = map_in_threads(build, rows.values(), self._threads, "parsieve-index")
+        bases = map_in_threads(build, rows, self._threads, "parsieve-index")
         return dict(zip(rows, bases, strict=True))
 
-    def write_delta(self, delta: Delta, rows: Gathered | None) -> DeltaPart | None:
+    def write_delta(self, delta: Delta | SliceDelta, rows: Gathered | None) -> DeltaPart | None:
         """Store a delta of one column with these rows. Return None if it does not fit into memory."""
         if rows is None:
             return delta.put(self.store)
@@ -108,7 +145,20 @@ class LocalExecutor:
 
     def compact(self, states: Sequence[ColumnState]) -> list[Base]:
         """Merge the base and the deltas of each column into a new base, and store it."""
-        return [compact_column(self.store, state, self.options) for state in states]
+        return [
+            compact_column(self.store, state, _core.SieveOptions(**self.options) if self.options else None)
+            for state in states
+        ]
+
+    def compact_units(
+        self, lake: Lake, path: ColumnPath, reader: ColumnReader, masks: Masks, slices: Mapping[int, Slice]
+    ) -> tuple[Base, set[int]] | None:
+        """Store a new base of a column in format 2, which keeps segments of the old one."""
+
+        def read(chosen: Sequence[Slice], units: UnitNumbers) -> Gathered:
+            return self._gather(lake, chosen, {path: reader.axis}, {path: units})[path]
+
+        return compact_units(self.store, reader, masks, slices, read, self._rows_room(), self.memory)
 
     def fill_shelves(
         self, lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float]

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 
 from parsieve.lake.base import LeftOut
 
-__all__ = ["BuildReport", "CompactReport", "DropReport", "ExpireReport", "LeftOut", "Remaining", "UpdateReport"]
+__all__ = [
+    "BuildReport",
+    "CompactReport",
+    "ConvertReport",
+    "DropReport",
+    "ExpireReport",
+    "LeftOut",
+    "Remaining",
+    "UpdateReport",
+]
 
 # How many left-out files a report lists as text.
 LISTED = 5
@@ -101,8 +110,8 @@ class CompactReport:
     """What `Table.compact_index` did. `print` it for a summary.
 
     >>> from parsieve.index import CompactReport
-    >>> print(CompactReport(("id",), 3, 10_500_000, 1_600_000, 0.4))
-    id: 3 updates merged in 0.4 s; 10.5 MB on disk, 1.6 MB read by lookups
+    >>> print(CompactReport(("id",), 3, 10_500_000, 1_600_000, 0.4, files_read=2, rows=20_000))
+    id: 3 updates merged in 0.4 s; read 2 files, 20,000 rows again; 10.5 MB on disk, 1.6 MB read by lookups
     """
 
     # The columns that were compacted. Columns without updates need no compaction.
@@ -113,11 +122,49 @@ class CompactReport:
     bytes_lookup: int
     seconds: float
     notes: tuple[str, ...] = ()
+    # Files of the table that were read again, and their rows.
+    files_read: int = 0
+    rows: int = 0
+    # Files that could not be read again. The index does not cover them any more, so every plan reads them.
+    left_out: tuple[LeftOut, ...] = ()
 
     def __str__(self) -> str:
         merged = f"{self.updates_merged:,} {'update' if self.updates_merged == 1 else 'updates'} merged"
         did = f"{', '.join(self.columns)}: {merged} in {self.seconds:.1f} s" if self.columns else "nothing to compact"
-        return "\n".join([f"{did}; {_sizes(self.bytes_stored, self.bytes_lookup)}", *self.notes])
+        again = f"read {_files(self.files_read)}{_rows(self.rows)} again" if self.files_read else ""
+        summary = "; ".join(filter(None, (did, again, _sizes(self.bytes_stored, self.bytes_lookup))))
+        return "\n".join([summary, *self.notes, *_listed(self.left_out)])
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertReport:
+    """What `Table.convert_index` did. `print` it for a summary.
+
+    >>> from parsieve.index import ConvertReport
+    >>> print(ConvertReport(("id",), 200, 4_000_000, 10_500_000, 1_700_000, 1_600_000, 3.1))
+    id: converted, 200 files, 4,000,000 rows in 3.1 s; 10.5 MB before, 1.7 MB on disk, 1.6 MB read by lookups
+    """
+
+    # The columns that had format 1, which have format 2 now.
+    columns: tuple[str, ...]
+    # The number of files that were read, and of their rows.
+    files: int
+    rows: int
+    # The size of these columns' index before and after, and the part that lookups read. The earlier files stay until
+    # their versions expire.
+    bytes_before: int
+    bytes_stored: int
+    bytes_lookup: int
+    seconds: float
+    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.columns:
+            return "\n".join(["nothing to convert", *self.notes])
+        did = f"{', '.join(self.columns)}: converted, {_files(self.files)}{_rows(self.rows)} in {self.seconds:.1f} s"
+        sizes = f"{size_of(self.bytes_before)} before, {_sizes(self.bytes_stored, self.bytes_lookup)}"
+        return "\n".join([f"{did}; {sizes}", *self.notes, *_listed(self.left_out)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from parsieve import _core
 from parsieve._core import ParsieveError
 from parsieve.index.log.commit import BloomState, ColumnState, Commit
 from parsieve.index.view import View
@@ -11,10 +12,13 @@ from parsieve.lake.base import ColumnPath
 
 
 def stored_bytes(commit: Commit, paths: Collection[ColumnPath] | None = None) -> int:
-    """Return the bytes of all files of some columns, or of all; a file that columns share counts once."""
+    """Return the bytes of all files of some columns; a file that columns share counts once.
+
+    Without `paths`, these are all files of the version, including its own.
+    """
     states: list[ColumnState | BloomState] = [*commit.columns.values(), *commit.blooms.values()]
     parts = {part.name: part.size for state in states if paths is None or state.path in paths for part in state.parts()}
-    return sum(parts.values())
+    return sum(parts.values()) + (len(commit.to_bytes()) if paths is None else 0)
 
 
 def lookup_bytes(view: View, paths: Collection[ColumnPath] | None = None) -> int:
@@ -31,6 +35,8 @@ def lookup_bytes(view: View, paths: Collection[ColumnPath] | None = None) -> int
             except ParsieveError:
                 report = None
             total += int(report["lookup_bytes"]) if report is not None else sum(file.size for file in state.base.files)
+            if isinstance(timeline, _core.SieveUnitTimeline):
+                total += sum(length for _, _, length in timeline.unit_pages())
             total += state.base.root.size + sum(delta.file.size for delta in state.deltas)
     for path, bloom in view.commit.blooms.items():
         if paths is None or path in paths:

@@ -17,16 +17,17 @@ from parsieve.index.log import retention
 from parsieve.index.log.versions import Versions, stores_of
 from parsieve.index.sieve.build import build as build_sieve
 from parsieve.index.sieve.compact import compact as compact_sieve
+from parsieve.index.sieve.update import compact_overgrown
 from parsieve.index.sieve.update import update as update_sieve
 from parsieve.index.view import View
 
 if TYPE_CHECKING:
-    from parsieve.index.log.commit import Commit, Log, TableState
+    from parsieve.index.log.commit import Commit, Layout, Log, TableState
     from parsieve.index.log.renewals import Renewed
     from parsieve.index.reports import DropReport, ExpireReport
     from parsieve.index.sieve.delta import Differences
     from parsieve.io.store.base import Store
-    from parsieve.lake.base import Lake, Snapshot
+    from parsieve.lake.base import ColumnPath, Lake, Snapshot
 
 Column = str | Sequence[str]
 
@@ -129,12 +130,15 @@ class TableIndex:
         threads: int | None = None,
         progress: bool | None = None,
         spill: Path | str | None = None,
-        options: _core.SieveOptions | None = None,
+        layouts: Mapping[ColumnPath, Layout] | None = None,
+        options: Mapping[str, Any] | None = None,
         account: Account | None = None,
+        operation: str = "build",
     ) -> View:
         """Build a Sieve index of some columns of a snapshot in one scan. Rows that exceed `memory` are spilled to disk.
 
-        If files changed within the last tick of the filesystem's clock, this waits for one tick.
+        If files changed within the last tick of the filesystem's clock, this waits for one tick. `options` are further
+        arguments of `SieveOptions`.
         """
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
@@ -142,7 +146,9 @@ class TableIndex:
             executor = LocalExecutor(
                 log.store, memory=memory, threads=threads, progress=progress, spill=spill, options=options
             )
-            view = self._view_of_newest(build_sieve(log, account.watch(lake), snapshot, columns, executor))
+            view = self._view_of_newest(
+                build_sieve(log, account.watch(lake), snapshot, columns, executor, layouts, operation=operation)
+            )
         account.warn(self.store)
         return view
 
@@ -197,23 +203,45 @@ class TableIndex:
                 log.store, memory=memory, threads=threads, progress=progress, spill=spill, label="update"
             )
             version = update_sieve(
-                log,
-                watched,
-                snapshot,
-                executor,
-                differences=differences,
-                renewed=renewed,
-                compaction=compaction,
+                log, watched, snapshot, executor, differences=differences, renewed=renewed, compaction=False
             )
+            if compaction:
+                # The files that a compaction reads are no changes of the table.
+                version = compact_overgrown(log, lake, snapshot, executor, version)
             view = self._view_of_newest(update_bloom(log, watched, snapshot, executor, renewed=renewed) or version)
         account.warn(self.store)
         return view
 
-    def compact(self, columns: Sequence[Column] | None = None, options: _core.SieveOptions | None = None) -> View:
-        """Merge the base and the deltas of each column into one base. Older versions keep their files."""
+    def compact(
+        self,
+        lake: Lake | None = None,
+        snapshot: Snapshot | None = None,
+        columns: Sequence[Column] | None = None,
+        *,
+        purge: bool = False,
+        memory: int = 1 << 30,
+        threads: int | None = None,
+        progress: bool | None = None,
+        options: Mapping[str, Any] | None = None,
+        account: Account | None = None,
+    ) -> View:
+        """Replace the base and the deltas of each column by one base. Older versions keep their files.
+
+        A column in format 2 without stored keys needs the table: slices of the snapshot that still have the indexed
+        tokens are read again. With `purge`, all of them are. A slice that the table no longer has in this version is
+        not covered afterwards.
+        """
+        account = account or Account()
+        watched = None if lake is None else account.watch(lake)
         with self._versions.drafting() as log:
-            executor = LocalExecutor(log.store, options=options)
-            return self._view_of_newest(compact_sieve(log, executor, columns, rewrite=options is not None))
+            executor = LocalExecutor(
+                log.store, memory=memory, threads=threads, progress=progress, label="compact", options=options
+            )
+            rewrite = options is not None
+            version = compact_sieve(log, executor, columns, watched, snapshot, rewrite=rewrite, purge=purge)
+            view = self._view_of_newest(version)
+        account.warn(self.store)
+        return view
 
     def drop(self, columns: Sequence[Column] | None = None) -> DropReport:
         """Drop some columns, or all of them, and remove the files that are no longer needed."""
@@ -236,6 +264,13 @@ class TableIndex:
         except OSError as error:
             raise _core.ParsieveError(f"the index in {self.store} cannot be read: {error}") from error
 
+    def require(self) -> View:
+        """Load the newest version. Raises `IndexNotFoundError` if there is no index."""
+        view = self.look()
+        if view is None or view.commit.is_empty:
+            raise self._versions.not_found()
+        return view
+
     @property
     def is_empty(self) -> bool:
         """Return whether there is no index, or the loaded version indexes no column."""
@@ -243,10 +278,7 @@ class TableIndex:
 
     def verify(self, lake: Lake | None = None, snapshot: Snapshot | None = None) -> list[inspect.IndexProblem]:
         """Read every part of the newest version, and return its problems. With a lake, also look up every row."""
-        view = self.look()
-        if view is None or view.commit.is_empty:
-            raise self._versions.not_found()
-        return inspect.verify(view, lake, snapshot)
+        return inspect.verify(self.require(), lake, snapshot)
 
     def stats(self, column: Column) -> inspect.IndexStats:
         """Return the size and precision of a column's index."""

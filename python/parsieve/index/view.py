@@ -88,7 +88,7 @@ class View:
         answer = reader.ask(query)
         if answer is None:
             return set(reader.bound)
-        kept = set(answer.to_pylist())
+        kept = set(answer.ids.to_pylist())
         numbers = reader.numbers
         return {location for location in reader.bound if numbers.get(location, -1) in kept or location not in numbers}
 
@@ -107,7 +107,7 @@ class View:
                 return newer.may_match(path, query, slices)
         if answer is None:
             return pa.array([True] * len(slices), pa.bool_())
-        return pc.or_(pc.is_null(numbers), pc.is_in(numbers, value_set=answer))
+        return pc.or_(pc.is_null(numbers), pc.is_in(numbers, value_set=answer.ids))
 
 
 def _find(

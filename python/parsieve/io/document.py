@@ -14,31 +14,33 @@ from typing import Any, TypeVar
 
 from parsieve._core import FormatError, UnsupportedError
 
-VERSION = 1
+# The newest version of the index format. A document has the lowest version whose readers understand it.
+VERSION = 2
 # The limit for decompressed JSON. The bindings of ten million locations are much smaller.
 MAX_BYTES = 4 << 30
 
 T = TypeVar("T")
 
 
-def write(kind: str, content: dict[str, Any]) -> bytes:
+def write(kind: str, content: dict[str, Any], version: int = 1) -> bytes:
     """Encode a document. The same content always yields the same bytes."""
     text = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     body = zlib.compress(text.encode(), 6)
-    return f"parsieve-index {kind} {VERSION} {hashlib.sha256(body).hexdigest()}\n".encode() + body
+    return f"parsieve-index {kind} {version} {hashlib.sha256(body).hexdigest()}\n".encode() + body
 
 
-def read(kind: str, data: bytes, name: str) -> Fields:
-    """Decode a document of this kind. Errors mention `name`."""
+def read(kind: str, data: bytes, name: str, newest: int = 1) -> Fields:
+    """Decode a document of this kind, up to the version `newest` of its format. Errors mention `name`."""
     head, newline, body = data.partition(b"\n")
     words = head.split(b" ") if len(head) < 200 else []
     if not newline or len(words) != 4 or words[0] != b"parsieve-index" or words[1] != kind.encode():
         raise FormatError(f"{name} is not a {kind} of a parsieve index")
-    if words[2] != str(VERSION).encode():
+    versions = {str(version).encode(): version for version in range(1, newest + 1)}
+    if words[2] not in versions:
         version = words[2].decode("ascii", "replace")
+        readable = "version 1" if newest == 1 else f"versions 1 to {newest}"
         raise UnsupportedError(
-            f"{name} is a {kind} in format version {version}, but this parsieve reads version {VERSION}; use a newer "
-            "parsieve"
+            f"{name} is a {kind} in format version {version}, but this parsieve reads {readable}; use a newer parsieve"
         )
     if words[3] != hashlib.sha256(body).hexdigest().encode():
         raise FormatError(f"the checksum of {name} does not match its bytes")
@@ -50,13 +52,15 @@ def read(kind: str, data: bytes, name: str) -> Fields:
         content = json.loads(text)
     except (zlib.error, ValueError, RecursionError) as error:
         raise FormatError(f"{name} cannot be read: {error}") from error
-    return Fields(content, name)
+    return Fields(content, name, versions[words[2]])
 
 
 class Fields:
     """The fields of a JSON object. Each method checks the type of the field."""
 
-    def __init__(self, content: Any, name: str) -> None:
+    def __init__(self, content: Any, name: str, version: int = 1) -> None:
+        # The format version of the document, for its outermost object.
+        self.version = version
         if not isinstance(content, dict):
             raise FormatError(f"{name} is a {type(content).__name__}, not an object")
         self._content = content

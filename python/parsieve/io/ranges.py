@@ -82,6 +82,16 @@ class RangeReader:
         self._source.close()
 
 
+def open_footer(reader: RangeReader, keys: _core.FileKeys | None = None) -> _core.FileReader:
+    """Read a Parquet file's footer by fetching the byte ranges that the core needs."""
+    fetched = _core.Fetched()
+    while True:
+        needed, opened = _core.FileReader.open(reader.size, fetched, keys)
+        if opened is not None:
+            return opened
+        reader.fetch(needed, fetched)
+
+
 def _name(source: Any) -> str | None:
     """Return the path or URI of a source, or None if it has none."""
     if isinstance(source, tuple) and len(source) == 2:

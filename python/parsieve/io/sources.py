@@ -216,6 +216,96 @@ class _Obstore(_Remote):
             raise ConflictError(f"{self._path} was replaced while it was read; open it again") from error
 
 
+class _FsspecVersion(_Fsspec):
+    """One version of a file on fsspec, which has no conditional reads. `changed` compares the versions again."""
+
+    def changed(self) -> bool:
+        before = self._version
+        self._filesystem.invalidate_cache()
+        self.size()
+        return self._version != before
+
+
+class _PyArrowVersion(_PyArrow):
+    """One version of a file on pyarrow, whose filesystems return no version with the bytes."""
+
+    def __init__(self, filesystem: Any, path: str, token: str) -> None:
+        super().__init__(filesystem, path)
+        self._token = token
+
+    def changed(self) -> bool:
+        info = self._filesystem.get_file_info(self._path)
+        return self._token != "" and f"{info.size}-{info.mtime_ns}" != self._token
+
+
+class _ObstoreVersion(_Remote):
+    """One version of an object. A read returns the object's size and ETag with the bytes."""
+
+    def __init__(self, filesystem: Any, path: str, size: int, token: str) -> None:
+        super().__init__(filesystem, path)
+        self._size = size
+        self._token = token
+        # The ETag that the first read returned.
+        self._tag: str | None = None
+
+    def size(self) -> int:
+        return self._size
+
+    def version(self) -> str:
+        return f"{self._token}-" if self._token else ""
+
+    def read(self, start: int, end: int) -> Bytes:
+        options: dict[str, Any] = {"range": (start, end)}
+        if self._tag is not None:
+            options["if_match"] = self._tag
+        try:
+            with os_errors(self._path):
+                result = self._filesystem.get(self._path, options=options)
+                meta, data = result.meta, memoryview(result.bytes())
+        except Exception as error:
+            if type(error.__cause__ or error).__name__ != "PreconditionError":
+                raise
+            raise _other_version(self._path) from error
+        tag = meta.get("e_tag")
+        if meta["size"] != self._size or not _is_version(self._token, _tagged(meta["size"], tag)):
+            raise _other_version(self._path)
+        self._tag = tag
+        return data
+
+
+def open_version(source: Any, size: int, token: str) -> Source:
+    """Open one version of a file, given by its size and by its token in a listing of a plain folder, or "" if unknown.
+
+    Raises `ConflictError` if the file is another version. This also applies to later reads of the source, or its method
+    `changed` then returns True. Opening an object of obstore sends no request, because each read returns the version.
+    """
+    if isinstance(source, tuple) and len(source) == 2 and not isinstance(source[0], str):
+        filesystem, path = source[0], os.fsdecode(source[1])
+        if hasattr(filesystem, "open_input_file"):
+            opened: Source = _PyArrowVersion(filesystem, path, token)
+        elif hasattr(filesystem, "cat_file"):
+            opened = _FsspecVersion(filesystem, path)
+        else:
+            return _ObstoreVersion(filesystem, path, size, token)
+    else:
+        opened = open_source(source)
+    try:
+        if opened.size() != size or not _is_version(token, opened.version()):
+            raise _other_version(str(source[1] if isinstance(source, tuple) else source))
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def _is_version(token: str, version: str) -> bool:
+    return not token or f"{token}-".startswith(version)
+
+
+def _other_version(path: str) -> ConflictError:
+    return ConflictError(f"{path} was replaced since it was listed; plan again")
+
+
 def _tagged(size: int, tag: Any) -> str:
     """Return the first part of an object's token."""
     return f"{size}-" if tag is None else f"{size}-{str(tag).strip(chr(34))}-"

@@ -13,7 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve._core import FileKeys
+from parsieve.errors import ConflictError
 from parsieve.io.index_location import BELOW, Places
+from parsieve.io.ranges import RangeReader, open_footer
 from parsieve.lake.slices import Location, Slice, Slices, locations_and_tokens
 from parsieve.lake.storage.keys import TableKeys
 
@@ -213,10 +215,13 @@ class Lake(ABC):
         slices: Sequence[Slice],
         columns: Sequence[str] | None = None,
         filter: Any = None,
+        row_groups: Sequence[Sequence[int] | None] = (),
     ) -> pa.RecordBatchReader:
         """Return the live rows of some slices, with some top-level columns of the snapshot's schema (None: all).
 
         `filter` is a pyarrow expression over the snapshot's schema. It may also name columns that are not returned.
+        `row_groups` has the row groups to read of each slice, or None for all. Slices with deleted rows, and files that
+        were replaced since the snapshot, are read completely.
         """
 
     def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
@@ -234,6 +239,26 @@ class Lake(ABC):
     def row_groups_usable(self, file_slice: Slice) -> bool:
         """Return whether the base file has exactly the live rows, so that its row groups and filters are evidence."""
         return file_slice.clean and file_slice.path is not None
+
+    def row_groups(self, file_slice: Slice) -> tuple[int, ...] | None:
+        """Return the rows of each row group, or None if the slice is not exactly the rows of one Parquet file.
+
+        The row groups belong to the version of the slice's token. This reads the file's footer, so it may raise the
+        errors of a file that cannot be read, or `ConflictError` if the file was replaced since it was listed.
+        """
+        if not self.row_groups_usable(file_slice):
+            return None
+        keys = self.file_keys(file_slice)
+        reader = RangeReader(self.open_base(file_slice))
+        try:
+            num_rows = tuple(open_footer(reader, keys).num_rows)
+            reader.check_unchanged()
+            version = reader.version
+        finally:
+            reader.close()
+        if self.files_may_be_replaced and not f"{file_slice.token}-".startswith(version):
+            raise ConflictError(f"{file_slice.path} was changed since it was listed; try again")
+        return num_rows
 
     def constants(self, file_slice: Slice) -> Collection[str]:
         """Return the columns whose values come from the table's metadata. Ignore the file's columns of these names."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -18,6 +18,9 @@ from parsieve.lake.rows.checked_files import CheckedFiles, Opened
 # The most bytes of rows that are read ahead. Larger results are read lazily, as a dataset.
 MOST_BYTES = 256 << 20
 _BATCH_ROWS = 100_000
+# DuckDB's virtual column with the number of a row's row group, and the most scans that one plan uses.
+_ROW_GROUP = "file_row_group_number"
+MOST_SCANS = 32
 # A path in this folder opens the file of a descriptor, even if another file has replaced it under its name.
 _DESCRIPTORS = Path("/proc/self/fd")
 _LOCK = threading.Lock()
@@ -25,6 +28,45 @@ _LOCK = threading.Lock()
 
 class _NotForDuckDB(Exception):  # noqa: N818 - private to this module
     """Raised if a file has other types than the table, or if the rows take more memory than allowed."""
+
+
+def scans_of(con: Any, paths: Sequence[str], row_groups: Sequence[Sequence[int] | None]) -> list[Any]:
+    """Return relations that together read these row groups of files, or None for all row groups of a file.
+
+    DuckDB skips row groups only by a filter on their numbers alone. So the files with the same row groups share a
+    relation. If there are many, the rest share a relation that reads all their row groups in each of these files.
+    """
+    files: dict[tuple[int, ...] | None, list[str]] = {}
+    for path, groups in zip(paths, row_groups, strict=True):
+        files.setdefault(None if groups is None else tuple(groups), []).append(path)
+    files.pop((), None)
+    if not _knows_row_groups(con, paths):
+        files = {None: [path for some in files.values() for path in some]} if files else {}
+    chosen = [(groups, some) for groups, some in files.items() if groups is not None]
+    first, rest = chosen[: MOST_SCANS - 2], chosen[MOST_SCANS - 2 :]
+    if rest:
+        together = {group for groups, _ in rest for group in groups}
+        rest = [(tuple(sorted(together)), [path for _, some in rest for path in some])]
+    scans = [_scan(con, files[None])] if None in files else []
+    for groups, some in [*first, *rest]:
+        scans.append(_scan(con, some).filter(f"{_ROW_GROUP} IN ({', '.join(map(str, groups))})"))
+    return scans
+
+
+def _scan(con: Any, paths: Sequence[str]) -> Any:
+    return con.read_parquet(list(paths), hive_partitioning=False, union_by_name=False)
+
+
+def _knows_row_groups(con: Any, paths: Sequence[str]) -> bool:
+    """Return whether this version of DuckDB numbers row groups, and no column of the files has that name."""
+    relation = _scan(con, paths[:1])
+    if _ROW_GROUP in (name.lower() for name in relation.columns):
+        return False
+    try:
+        relation.project(_ROW_GROUP)
+    except duckdb.BinderException:
+        return False
+    return True
 
 
 def rows_of(files: CheckedFiles, condition: str, names: str) -> pa.Table | None:
@@ -44,14 +86,15 @@ def rows_of(files: CheckedFiles, condition: str, names: str) -> pa.Table | None:
         nonlocal schema
         paths = [str(_DESCRIPTORS / str(file.pinned.descriptor)) for file in opened]
         with _cursor() as cursor:
-            relation = cursor.read_parquet(paths, hive_partitioning=False, union_by_name=False)
-            reader = relation.filter(condition).project(names).to_arrow_reader(_BATCH_ROWS)
-            schema, room = reader.schema, MOST_BYTES - size
-            for batch in reader:
-                room -= batch.nbytes
-                if room < 0:
-                    raise _NotForDuckDB
-                yield batch
+            room = MOST_BYTES - size
+            for relation in scans_of(cursor, paths, [file.row_groups for file in opened]):
+                reader = relation.filter(condition).project(names).to_arrow_reader(_BATCH_ROWS)
+                schema = reader.schema
+                for batch in reader:
+                    room -= batch.nbytes
+                    if room < 0:
+                        raise _NotForDuckDB
+                    yield batch
 
     try:
         for window in files.windows(hold=True):

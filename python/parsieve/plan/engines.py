@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
@@ -129,9 +130,10 @@ class Rows:
         if self._files is not None:
             return self._files.reader(Request(output, *self._conditions(), filtered), hold)
         if condition is None:
-            return self._lake.read(self._snapshot, self._slices, output)
+            return self._lake.read(self._snapshot, self._slices, output, row_groups=self._row_groups)
         # Filter after reading, so that no statistics are involved, and read only the columns that are needed.
-        stream = self._lake.read(self._snapshot, self._slices, list(dict.fromkeys([*output, *filtered])))
+        needed = list(dict.fromkeys([*output, *filtered]))
+        stream = self._lake.read(self._snapshot, self._slices, needed, row_groups=self._row_groups)
         if normalize(self._expr) == Always(False):
             # No row matches. But if a file has values that are not of the table's type, reading it must raise an error.
             for _ in stream:
@@ -209,11 +211,14 @@ class Rows:
         if any(set(file.path) & _PATTERNS for file in files.files):
             return None
         paths = [file.path for file in files.files]
-        relation = con.read_parquet(paths, hive_partitioning=False, union_by_name=False)
-        names = self._duckdb_names()
-        if relation.project(names).types != self._duckdb_types(con):
+        from parsieve.plan.duckdb_source import scans_of
+
+        scans = scans_of(con, paths, files.row_groups)
+        names, types = self._duckdb_names(), self._duckdb_types(con)
+        if not scans or any(scan.project(names).types != types for scan in scans):
             return None
-        return relation.project(names) if self._filter() is None else relation.filter(text).project(names)
+        relations = [scan if self._filter() is None else scan.filter(text) for scan in scans]
+        return functools.reduce(lambda left, right: left.union(right), [part.project(names) for part in relations])
 
     def _duckdb_rows(self, con: Any) -> pa.Table | None:
         """Let DuckDB read the matching rows now; None if that would not be exact, or if there are too many rows.

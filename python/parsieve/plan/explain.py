@@ -26,6 +26,9 @@ def explain(record: PlanRecord) -> str:
     )
     total = len(record.snapshot.slices)
     lines.append(f"kept {len(record.kept)} of {count(total, 'file')}{_sizes(record)}{_row_groups(record)}")
+    if record.num_rows is not None and record.num_rows[0] < record.num_rows[1]:
+        kept_rows, rows = record.num_rows
+        lines.append(f"  rows to read: {kept_rows:,} of {rows:,}, in the files whose row groups are known")
     for evidence, number in Counter(skip.evidence for skip in record.skips).most_common():
         lines.append(f"skipped {count(number, 'file')} by {evidence}")
     for skip in record.skips[:SHOWN]:
@@ -68,6 +71,7 @@ def to_dict(record: PlanRecord) -> dict[str, Any]:
         "snapshot": record.snapshot.id,
         "files": list(paths.values()),
         "row_groups": {path: record.groups_to_read(number) for number, path in paths.items()},
+        "row_ranges": {path: record.row_ranges.get(number) for number, path in paths.items()},
         "doubts": {keep.path: list(keep.doubt) for keep in record.keeps if keep.doubt},
         "notes": list(record.notes),
         "skipped": [{"path": skip.path, "evidence": skip.evidence, "proof": skip.proof} for skip in record.skips],

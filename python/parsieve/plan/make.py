@@ -26,6 +26,7 @@ from parsieve.plan.evidence.row_groups import GroupJudge
 from parsieve.plan.evidence.sieve_index import SieveIndexEvidence
 from parsieve.plan.plan import Plan
 from parsieve.plan.record import PlanRecord
+from parsieve.plan.rows.judge import exclude_files, exclude_groups, find_rows
 from parsieve.predicate.bind import BoundPredicate
 from parsieve.predicate.builder import explain_unknown
 from parsieve.wording import count, size
@@ -65,6 +66,7 @@ def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, optio
     files.apply(lake_statistics(snapshot.statistics))
     # For each question, the slices that need no footer for it.
     answered = _answered_by_statistics(snapshot, questions)
+    sieve: SieveIndexEvidence | None = None
     if view is not None:
         sieve, bloom = SieveIndexEvidence(view, snapshot.slices), BloomIndexEvidence(view, snapshot.slices)
         files.apply(sieve)
@@ -83,17 +85,31 @@ def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, optio
             indexes = (sieve, bloom) if numbers else ()
             tokens = [index.indexed_tokens(question) for question in questions for index in indexes]
             doubts = uncovered(snapshot.slices, numbers, list(filter(None, tokens)), bool(unreadable))
-    judge = GroupJudge(table.lake, snapshot, table.footers, files, cost, use_filters=options.use_filters)
+    rows = find_rows(files, sieve)
+    if rows is not None:
+        exclude_files(files, rows)
+    judge = GroupJudge(
+        table.lake,
+        snapshot,
+        table.footers,
+        files,
+        cost,
+        use_filters=options.use_filters,
+        known=lambda groups: None if rows is None else exclude_groups(groups, rows),
+    )
     chosen = _unanswered(files, judge, answered, options.row_groups)
     if options.row_groups is None and options.use_filters and questions:
         chosen = sorted(chosen + _worth_opening(table, snapshot, files, judge, chosen))
     groups = judge.judge(chosen) if chosen else None
     if groups is not None:
+        rows = find_rows(files, sieve, groups, {number: footer.num_rows for number, footer in judge.opened.items()})
+        if rows is not None:
+            exclude_groups(groups, rows)
         for number, reasons in judge.doubts(groups).items():
             doubts.setdefault(number, []).extend(reasons)
     cost.requests += table.index.cost[0] - requests
     cost.bytes_fetched += table.index.cost[1] - num_bytes
-    return Plan(PlanRecord(table.lake, snapshot, bound.expr, files, groups, doubts, tuple(notes), cost))
+    return Plan(PlanRecord(table.lake, snapshot, bound.expr, files, groups, rows, doubts, tuple(notes), cost))
 
 
 def log_plan(record: PlanRecord, seconds: float) -> None:

@@ -66,6 +66,23 @@ class Plan:
         return {path: self.record.groups_to_read(number) for number, path in self.record.paths().items()}
 
     @cached_property
+    def row_ranges(self) -> dict[str, list[tuple[int, int]] | None]:
+        """The ranges of rows to read in each kept file, or None for all of its rows.
+
+        Each range has its first row and its number of rows, counted in the file as stored, before any deletes. Ranges
+        come from an index with units smaller than files, and from footers. They are valid only for the planned version
+        of a file: if a file was replaced since, read all of it.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": range(9)}), folder + "/part-0.parquet", row_group_size=3)
+        >>> plan = ps.open_table(folder).plan("id IN (1, 8)")
+        >>> list(plan.row_ranges.values())
+        [[(0, 3), (6, 3)]]
+        """
+        return {path: self.record.row_ranges.get(number) for number, path in self.record.paths().items()}
+
+    @cached_property
     def kept(self) -> list[Keep]:
         """Return an entry for each kept file, with the reasons why it could not be judged, if any."""
         return self.record.keeps

@@ -17,6 +17,7 @@ from polars.io.plugins import register_io_source
 
 from parsieve._core import FormatError
 from parsieve.lake.rows.checked_files import CheckedFiles, Opened, Request
+from parsieve.predicate.expr import columns
 from parsieve.predicate.render import to_polars, to_pyarrow
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class _Source:
         opened: list[Opened],
     ) -> Iterator[pl.DataFrame]:
         with ExitStack() as stack:
-            frame = self._frame(opened, stack)
+            frame = self._frame(opened, self._needed(columns, predicate), stack)
             if missing is not None:
                 roots = [] if predicate is None else predicate.meta.root_names()
                 yield frame.select(list(dict.fromkeys([*columns, *roots]))).head(missing).collect()
@@ -140,13 +141,23 @@ class _Source:
             frame = frame if predicate is None else frame.filter(predicate)
             yield from _collected(frame.select(columns), at_once)
 
-    def _frame(self, opened: list[Opened], stack: ExitStack) -> pl.LazyFrame:
-        """Return the matching rows of files that are held open."""
-        if not all(map(self.files.has_table_types, opened)):
+    def _needed(self, selected: list[str], predicate: pl.Expr | None) -> list[str]:
+        """Return the columns to read, so that Polars can filter and select them."""
+        roots = [] if predicate is None else predicate.meta.root_names()
+        # A batch without columns has no number of rows.
+        return list(dict.fromkeys([*selected, *roots])) or list(self.files.schema.names)
+
+    def _frame(self, opened: list[Opened], needed: list[str], stack: ExitStack) -> pl.LazyFrame:
+        """Return the matching rows of files that are held open, with at least the needed columns."""
+        # Polars cannot read some row groups of a file.
+        if any(file.row_groups is not None for file in opened) or not all(map(self.files.has_table_types, opened)):
             condition = None if self.expr is None else to_pyarrow(self.expr)
+            filtered = [] if self.expr is None else [column.path[0] for column in columns(self.expr)]
             # Filter after reading, because statistics do not cover NaN.
-            batches = self.files.rows(opened, Request(late=condition))
-            return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, self.files.schema))).lazy()
+            request = Request(needed, late=condition, named=filtered)
+            batches = self.files.rows(opened, request)
+            schema = pa.schema([self.files.schema.field(name) for name in needed])
+            return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, schema))).lazy()
         handles = [stack.enter_context(file.pinned.handle()) for file in opened]
         frame = _scan(handles, self.schema)
         return frame if self.expr is None else frame.filter(to_polars(self.expr))

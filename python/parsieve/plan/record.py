@@ -16,12 +16,13 @@ from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.footers import Cost
 from parsieve.plan.evidence.questions import Among, Begins, Constant, Within, leaves
 from parsieve.plan.evidence.row_groups import Judged
+from parsieve.plan.rows.sets import KeptRows
 from parsieve.plan.verdict import Keep, Skip
 from parsieve.predicate.expr import Expr, Unknown, unknowns
 from parsieve.wording import count
 
 # Attributes that a pickle leaves out.
-_EVIDENCE = ("files", "groups", "_units")
+_EVIDENCE = ("files", "groups", "rows", "_units")
 
 
 class Stage(NamedTuple):
@@ -54,6 +55,8 @@ class PlanRecord:
     # The evidence for files, and for the row groups of opened files.
     files: Candidates
     groups: Judged | None
+    # The rows that may match, of the files whose row groups are known.
+    rows: KeptRows | None
     # Why a file could not be judged, by its number.
     doubts: Mapping[int, Sequence[str]]
     # Problems that concern the whole plan, such as an index that cannot be read.
@@ -80,8 +83,23 @@ class PlanRecord:
 
     def groups_to_read(self, number: int) -> list[int] | None:
         """Return the row groups of a kept file that can contain a match, or None for all of them."""
-        row_groups = self.row_groups.get(number)
+        row_groups = self.row_groups.get(number) or self._indexed_row_groups.get(number)
         return None if row_groups is None or len(row_groups.kept) == row_groups.total else row_groups.kept
+
+    @cached_property
+    def _indexed_row_groups(self) -> dict[int, RowGroups]:
+        """The row groups of the files whose row groups the index knows."""
+        return {} if self.rows is None else {number: RowGroups(*some) for number, some in self.rows.row_groups.items()}
+
+    @cached_property
+    def row_ranges(self) -> dict[int, list[tuple[int, int]] | None]:
+        """For each file whose row groups are known: the ranges of rows that can contain a match, None for all rows."""
+        return {} if self.rows is None else self.rows.ranges
+
+    @cached_property
+    def num_rows(self) -> tuple[int, int] | None:
+        """The rows that can contain a match, and all rows, of the kept files whose row groups are known."""
+        return None if self.rows is None else self.rows.num_rows
 
     @cached_property
     def kept(self) -> list[int]:

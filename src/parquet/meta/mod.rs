@@ -5,6 +5,7 @@ pub(in crate::parquet) mod column_type;
 pub(in crate::parquet) mod encryption;
 pub(in crate::parquet) mod file_metadata;
 pub(in crate::parquet) mod footer;
+pub(in crate::parquet) mod offset_index;
 pub(in crate::parquet) mod record;
 pub(in crate::parquet) mod schema;
 pub(in crate::parquet) mod span;

@@ -1,6 +1,6 @@
 //! `SieveAxis`: the mapping of a column's values to keys. `SieveOptions`: the options of an index.
 
-use crate::sieve::{Axis, Bytes, Coarsen, Options, Width};
+use crate::sieve::{Axis, Bytes, Coarsen, Format, Options, Width};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3_arrow::PyDataType;
@@ -52,7 +52,9 @@ pub(super) struct SieveOptions(pub(super) Options);
 #[pymethods]
 impl SieveOptions {
     #[new]
-    #[pyo3(signature = (*, max_records=None, max_key_bytes=None, max_weight=None, error=None, slope=None, plain=None))]
+    #[pyo3(signature = (*, max_records=None, max_key_bytes=None, max_weight=None, error=None, slope=None, plain=None,
+        format=1, keep_keys=false, fingerprints=None, fpp=0.02))]
+    #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
     fn new(
         max_records: Option<usize>,
         max_key_bytes: Option<usize>,
@@ -60,6 +62,10 @@ impl SieveOptions {
         error: Option<f64>,
         slope: Option<f64>,
         plain: Option<u32>,
+        format: u8,
+        keep_keys: bool,
+        fingerprints: Option<bool>,
+        fpp: f64,
     ) -> PyResult<Self> {
         let defaults = Options::default();
         let coarsen = match (error, slope, plain) {
@@ -74,6 +80,14 @@ impl SieveOptions {
             max_key_bytes: max_key_bytes.unwrap_or(defaults.max_key_bytes),
             max_weight: max_weight.unwrap_or(defaults.max_weight),
             coarsen,
+            format: match format {
+                1 => Format::V1,
+                2 => Format::V2,
+                _ => return Err(PyValueError::new_err(format!("format must be 1 or 2, not {format}"))),
+            },
+            keep_keys,
+            fingerprints,
+            fpp: scaled("fpp", fpp, 1e6)?,
         }))
     }
 

@@ -1,13 +1,17 @@
 //! `SieveBuild` builds segments from runs or from sorted rows.
 
 use super::axis::{SieveAxis, SieveOptions};
-use super::{Erased, LocationNames, bytes_of, erased_by, for_each_key, locations, to_bytes};
+use super::runs::SievePairs;
+use super::shares::Places;
+use super::unit_timeline::SieveUnitTimeline;
+use super::units::check_sides;
+use super::{Erased, LocationNames, bytes_of, erased_by, for_each_key, key_type_mismatch, locations};
 use crate::error::{Error, ErrorKind, Result};
-use crate::int::{saturating_u32, to_u64};
+use crate::int::to_u64;
 use crate::python::column::Column;
 use crate::sieve::{
-    ArrowKey, Axis, Builder, Bytes, IndexInfo, Merge, Options, RunChunk, SegmentStream, Share, Stats, join_shares,
-    root, root_over,
+    ArrowKey, Axis, Builder, Built, Bytes, EncodedRoot, IndexInfo, Kept, Layout, Merge, Options, RunSorter,
+    SegmentStream, Share, SortableKey, SortedBuild, Stats, root, root_over, unit_root_over,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
@@ -15,24 +19,33 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyTuple};
 use std::sync::{Mutex, PoisonError};
 
 /// The two sections of a file: the lookups, and the keys, which only compaction reads.
 type Sections<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 /// A root or share, and the last bytes of both sections.
 type Finished = (Vec<u8>, (Vec<u8>, Vec<u8>));
+/// A root of version 2, and the last bytes of both sections.
+type FinishedUnits = (EncodedRoot, (Vec<u8>, Vec<u8>));
 /// The nulls and NaNs of each location, and whether it has unread rows.
-type SideCounts = Vec<(u64, u64, bool)>;
+pub(super) type SideCounts = Vec<(u64, u64, bool)>;
 
-struct PartialIndex<K: ArrowKey> {
+struct PartialIndex<K: SortableKey> {
     merge: Merge<K>,
     builder: Builder<K>,
     stream: SegmentStream<K>,
+    /// The build of rows that were not sorted before, instead of the builder.
+    sorted: Option<SortedBuild<K>>,
+    /// True if the build has neither runs nor a range of keys.
+    whole: bool,
+    num_locations: u32,
     options: Options,
     /// Keys below `low` are skipped. The build ends before `high`.
     low: Option<K>,
     high: Option<K>,
+    /// In a compaction, the segments that the build goes around.
+    kept: Option<Kept<K>>,
 }
 
 /// The input and output of a build.
@@ -54,7 +67,7 @@ struct KeyRange<'a> {
     after: Option<&'a [u8]>,
 }
 
-impl<K: ArrowKey> PartialIndex<K> {
+impl<K: SortableKey> PartialIndex<K> {
     fn new(plan: &BuildPlan<'_>) -> Result<Self> {
         let BuildPlan { num_runs, num_locations, file, options, partition, ref range } = *plan;
         let (low, high) = (key::<K>(range.low)?, key::<K>(range.high)?);
@@ -64,17 +77,50 @@ impl<K: ArrowKey> PartialIndex<K> {
             None => Builder::new(num_locations, options)?,
         };
         let merge = Merge::new(num_runs).until(high.clone());
-        Ok(Self { merge, builder, stream: SegmentStream::new(file), options, low, high })
+        let stream = SegmentStream::new(file);
+        let whole = num_runs == 0 && !partition && [range.low, range.high, range.after] == [None; 3];
+        Ok(Self { merge, builder, stream, sorted: None, whole, num_locations, options, low, high, kept: None })
     }
 
     fn step(&mut self) -> Result<Option<usize>> {
-        let Self { merge, builder, stream, low, .. } = self;
-        let hungry = merge.pour(|key, location, rows| match low {
-            Some(low) if key < *low => Ok(()),
-            _ => builder.push(key, location, rows),
+        let Self { merge, builder, stream, low, kept, .. } = self;
+        let hungry = merge.pour(|key, location, rows| match (&*low, &mut *kept) {
+            (Some(low), _) if key < *low => Ok(()),
+            (_, Some(kept)) => kept.push(builder, key, location, rows),
+            (_, None) => builder.push(key, location, rows),
         });
         stream.put(builder.take_segments());
         hungry
+    }
+
+    /// Takes rows to sort. Returns them if they can only be sorted as runs.
+    fn sort_rows(&mut self, sorters: Vec<RunSorter<K>>, threads: usize) -> Result<Option<Vec<RunSorter<K>>>> {
+        if !self.whole || self.kept.is_some() || self.builder.buffered() > 0 || self.sorted.is_some() {
+            let problem = "rows are sorted in a build of a whole index, without runs, kept segments or other rows";
+            return Err(Error::new(ErrorKind::SieveOption(problem)));
+        }
+        match RunSorter::sort_all(sorters, threads) {
+            Ok(rows) => {
+                self.sorted = Some(SortedBuild::new(rows, self.num_locations, self.options, threads)?);
+                Ok(None)
+            }
+            Err(sorters) => Ok(Some(sorters)),
+        }
+    }
+
+    fn keep(&mut self, kept: Kept<K>) -> Result<()> {
+        if self.sorted.is_some() {
+            return Err(Error::new(ErrorKind::SieveOption("a build of rows to sort cannot keep segments")));
+        }
+        self.kept = Some(kept);
+        Ok(())
+    }
+
+    fn build_rows(&mut self) -> Result<bool> {
+        let Some(sorted) = &mut self.sorted else { return Ok(false) };
+        let more = sorted.step();
+        self.stream.put(sorted.take_segments());
+        more
     }
 
     fn border(&self) -> Option<(Vec<u8>, Vec<u8>)> {
@@ -91,11 +137,31 @@ impl<K: ArrowKey> PartialIndex<K> {
         if sides.nulls + sides.nans > 0 {
             return Ok(false);
         }
+        if self.sorted.is_some() {
+            return Err(Error::new(ErrorKind::SieveOption("a build has either sorted rows or rows to sort")));
+        }
         for ((key, location), rows) in keys.into_iter().zip(locations).zip(rows) {
-            self.builder.push(key, *location, *rows)?;
+            match &mut self.kept {
+                Some(kept) => kept.push(&mut self.builder, key, *location, *rows)?,
+                None => self.builder.push(key, *location, *rows)?,
+            }
         }
         self.stream.put(self.builder.take_segments());
         Ok(true)
+    }
+
+    /// Moves the last segments to the stream, and returns its bytes. The result has no segments any more.
+    fn last_segments(
+        sorted: Option<SortedBuild<K>>,
+        builder: Builder<K>,
+        stream: &mut SegmentStream<K>,
+    ) -> Result<(Built<K>, (Vec<u8>, Vec<u8>))> {
+        let mut built = match sorted {
+            Some(sorted) => sorted.finish()?,
+            None => builder.finish(),
+        };
+        stream.put(std::mem::take(&mut built.segments));
+        Ok((built, stream.take()))
     }
 
     fn finish(
@@ -105,13 +171,33 @@ impl<K: ArrowKey> PartialIndex<K> {
         location_names: Vec<LocationNames>,
         sides: SideCounts,
     ) -> Result<Finished> {
-        let built = self.builder.finish();
-        self.stream.put(built.segments);
-        let sections = self.stream.take();
+        let (built, sections) = Self::last_segments(self.sorted.take(), self.builder, &mut self.stream)?;
         let info = IndexInfo { axis: axis.axis, instant, options: self.options };
         let root =
             root_over::<K>(info, locations(location_names), stats(sides), &built.spans, self.stream.into_entries())?;
         Ok((root::write(&root), sections))
+    }
+
+    fn finish_units(
+        mut self,
+        axis: &Axis,
+        instant: i64,
+        layout: Layout,
+        sides: SideCounts,
+        pages_file: u32,
+    ) -> Result<FinishedUnits> {
+        if let Some(kept) = &mut self.kept {
+            kept.end(&mut self.builder);
+        }
+        let (built, sections) = Self::last_segments(self.sorted.take(), self.builder, &mut self.stream)?;
+        let info = IndexInfo { axis: axis.axis, instant, options: self.options };
+        let entries = self.stream.into_entries();
+        let (entries, spans) = match self.kept {
+            Some(kept) => kept.join(built, entries),
+            None => (entries, built.spans),
+        };
+        let root = unit_root_over::<K>(info, layout, stats(sides), &spans, entries, pages_file)?;
+        Ok((root, sections))
     }
 
     fn share(self) -> Finished {
@@ -126,7 +212,7 @@ fn key<K: ArrowKey>(ordinal: Option<&[u8]>) -> Result<Option<K>> {
     ordinal.map(key).transpose()
 }
 
-fn stats<K>(sides: SideCounts) -> Vec<Stats<K>> {
+pub(super) fn stats<K>(sides: SideCounts) -> Vec<Stats<K>> {
     sides.into_iter().map(|(nulls, nans, unknown)| Stats { span: None, nulls, nans, unknown }).collect()
 }
 
@@ -136,6 +222,8 @@ type AnyBuild = Erased<PartialIndex<u64>, PartialIndex<u128>, PartialIndex<Bytes
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct SieveBuild {
     axis: Axis,
+    /// The number of the file that the build writes.
+    file: u32,
     building: Mutex<Option<AnyBuild>>,
 }
 
@@ -172,7 +260,7 @@ impl SieveBuild {
         let range = KeyRange { low, high, after };
         let plan = BuildPlan { num_runs, num_locations, file, options, partition, range };
         let building = erased_by!(axis.0.width, K => PartialIndex::<K>::new(&plan)?);
-        Ok(Self { axis: axis.0.clone(), building: Mutex::new(Some(building)) })
+        Ok(Self { axis: axis.0.clone(), file, building: Mutex::new(Some(building)) })
     }
 
     /// Feed the next piece of a run, or None at its end.
@@ -185,6 +273,40 @@ impl SieveBuild {
     /// Build until a run needs its next piece, and return its number. Return None when all runs have ended.
     fn step(&self, py: Python<'_>) -> PyResult<Option<usize>> {
         self.with(py, |building| Ok(for_each_key!(building, building => building.step())?))
+    }
+
+    /// Take all rows of some `SievePairs`, and sort them with several threads. `build_rows` then builds the segments.
+    ///
+    /// Return False if the rows can only be sorted as runs, because they are long texts.
+    fn sort_rows(&self, py: Python<'_>, pairs: Vec<Py<SievePairs>>, threads: usize) -> PyResult<bool> {
+        self.with(py, |building| {
+            let taken = || pairs.iter().map(|pairs| pairs.get().take());
+            macro_rules! sort {
+                ($kind:path, $building:expr) => {{
+                    let sorters = taken().map(|taken| match taken {
+                        $kind(sorter) => Ok(sorter),
+                        _ => Err(key_type_mismatch()),
+                    });
+                    let rest = $building.sort_rows(sorters.collect::<PyResult<Vec<_>>>()?, threads)?;
+                    rest.map(|rest| rest.into_iter().map($kind).collect::<Vec<_>>())
+                }};
+            }
+            let rest = match building {
+                Erased::Word(building) => sort!(Erased::Word, building),
+                Erased::Wide(building) => sort!(Erased::Wide, building),
+                Erased::Text(building) => sort!(Erased::Text, building),
+            };
+            let sorted = rest.is_none();
+            for (pairs, rows) in pairs.iter().zip(rest.into_iter().flatten()) {
+                pairs.get().replace(rows);
+            }
+            Ok(sorted)
+        })
+    }
+
+    /// Build some segments of the rows that `sort_rows` took. Return False if all are built.
+    fn build_rows(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |building| Ok(for_each_key!(building, building => building.build_rows())?))
     }
 
     /// Add sorted rows: keys, location numbers (uint32) and row counts (uint64).
@@ -218,21 +340,72 @@ impl SieveBuild {
         Ok(sections_to_bytes(py, &sections))
     }
 
+    /// Keep all segments of a base except `rebuilt`. Keys in them are skipped if the segment has them, and are an error
+    /// otherwise. Call this before the first row.
+    ///
+    /// `files` has the new number of each file of the base. `masked` are the slices that are gone, and `changed` slices
+    /// that are read again because their keys were not exact. All unit pages and the kept segments must be loaded.
+    #[pyo3(signature = (timeline, rebuilt, files, *, masked=Vec::new(), changed=Vec::new()))]
+    fn keep(
+        &self,
+        py: Python<'_>,
+        timeline: &SieveUnitTimeline,
+        rebuilt: Vec<usize>,
+        files: Vec<u32>,
+        masked: Vec<u32>,
+        changed: Vec<u32>,
+    ) -> PyResult<()> {
+        self.with(py, |building| {
+            let open = timeline.timeline.read().unwrap_or_else(PoisonError::into_inner);
+            match (building, &*open) {
+                (Erased::Word(building), Erased::Word(open)) => {
+                    building.keep(open.kept(&rebuilt, &files, &masked, &changed)?)?;
+                }
+                (Erased::Wide(building), Erased::Wide(open)) => {
+                    building.keep(open.kept(&rebuilt, &files, &masked, &changed)?)?;
+                }
+                (Erased::Text(building), Erased::Text(open)) => {
+                    building.keep(open.kept(&rebuilt, &files, &masked, &changed)?)?;
+                }
+                _ => return Err(key_type_mismatch()),
+            }
+            Ok(())
+        })
+    }
+
     /// Finish the build. Return the root and the last bytes of both sections.
     ///
-    /// `sides` contains the nulls and NaNs of each location, and whether it has unread rows.
+    /// `sides` contains the nulls and NaNs of each location, and whether it has unread rows. If `locations` are
+    /// `SieveUnits`, the root has version 2, and the result also has the unit pages: b"" if they are stored behind the
+    /// root, otherwise the bytes of file number `pages_file`, which is the number after `file` by default.
+    #[pyo3(signature = (instant, locations, sides, *, pages_file=None))]
     fn finish<'py>(
         &self,
         py: Python<'py>,
         instant: i64,
-        locations: Vec<LocationNames>,
+        locations: Places<'py>,
         sides: SideCounts,
-    ) -> PyResult<(Bound<'py, PyBytes>, Sections<'py>)> {
-        let building = self.end()?;
+        pages_file: Option<u32>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
         let axis = &self.axis;
-        let (root, sections) =
-            py.detach(|| for_each_key!(building, building => building.finish(axis, instant, locations, sides)))?;
-        Ok((PyBytes::new(py, &root), sections_to_bytes(py, &sections)))
+        match locations {
+            Places::Names(names) => {
+                let building = self.end()?;
+                let (root, sections) =
+                    py.detach(|| for_each_key!(building, building => building.finish(axis, instant, names, sides)))?;
+                (PyBytes::new(py, &root), sections_to_bytes(py, &sections)).into_pyobject(py)
+            }
+            Places::Units(units) => {
+                let (layout, pages_file) = (units.get().layout().clone(), pages_file.unwrap_or(self.file + 1));
+                check_sides(&layout, sides.len())?;
+                let building = self.end()?;
+                let (root, sections) = py.detach(|| {
+                    for_each_key!(building, building => building.finish_units(axis, instant, layout, sides, pages_file))
+                })?;
+                let (root, pages) = (PyBytes::new(py, &root.root), PyBytes::new(py, &root.pages));
+                (root, pages, sections_to_bytes(py, &sections)).into_pyobject(py)
+            }
+        }
     }
 
     /// Return the ordinals of the last key of a partition's first page and of the key after it, or None if not known
@@ -256,71 +429,6 @@ impl SieveBuild {
         let (share, sections) = py.detach(|| for_each_key!(building, building => building.share()));
         Ok((PyBytes::new(py, &share), sections_to_bytes(py, &sections)))
     }
-}
-
-/// Join the shares of all partitions in the order of their keys.
-///
-/// Return the root and the segments on the partitions' borders, which form the file number `file`.
-#[pyfunction]
-#[pyo3(signature = (axis, shares, *, instant, locations, sides, options=None, file=0))]
-#[expect(clippy::too_many_arguments, reason = "they are named in Python")]
-pub(super) fn join_sieve_shares<'py>(
-    py: Python<'py>,
-    axis: &SieveAxis,
-    shares: Vec<Bound<'py, PyAny>>,
-    instant: i64,
-    locations: Vec<LocationNames>,
-    sides: SideCounts,
-    options: Option<&SieveOptions>,
-    file: u32,
-) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-    let shares = shares.iter().map(bytes_of).collect::<PyResult<Vec<_>>>()?;
-    let options = options.map_or_else(Options::default, |options| options.0);
-    let info = IndexInfo { axis: axis.0.axis, instant, options };
-    let joined = py.detach(|| {
-        let joined =
-            erased_by!(axis.0.width, K => joined::<K>(info, &shares, super::locations(locations), sides, file)?);
-        for_each_key!(joined, joined => Ok::<_, Error>(joined))
-    })?;
-    Ok((PyBytes::new(py, &joined.0), PyBytes::new(py, &joined.1)))
-}
-
-/// Return the number of pairs in a piece of a run, and a sample of `count` keys at even distances, starting with the
-/// first.
-///
-/// Keys are returned as ordinals: bytes that sort like the keys.
-#[pyfunction]
-pub(super) fn sieve_piece_keys<'py>(
-    py: Python<'py>,
-    axis: &SieveAxis,
-    piece: &Bound<'py, PyAny>,
-    count: usize,
-) -> PyResult<(usize, Vec<Bound<'py, PyBytes>>)> {
-    let piece = bytes_of(piece)?;
-    let (pairs, keys) = py.detach(|| {
-        let sample = erased_by!(axis.0.width, K => sampled::<K>(piece, count)?);
-        for_each_key!(sample, sample => Ok::<_, Error>(sample))
-    })?;
-    Ok((pairs, to_bytes(py, keys)))
-}
-
-fn sampled<K: ArrowKey>(piece: Vec<u8>, count: usize) -> Result<(usize, Vec<Vec<u8>>)> {
-    let (pairs, keys) = RunChunk::<K>::new(piece)?.sample(count)?;
-    Ok((pairs, keys.iter().map(K::ordinal).collect()))
-}
-
-fn joined<K: ArrowKey>(
-    info: IndexInfo,
-    shares: &[Vec<u8>],
-    locations: Vec<crate::sieve::Location>,
-    sides: SideCounts,
-    file: u32,
-) -> Result<(Vec<u8>, Vec<u8>)> {
-    let num_locations = saturating_u32(locations.len());
-    let shares = shares.iter().map(|share| Share::<K>::read(share, num_locations)).collect::<Result<Vec<_>>>()?;
-    let joined = join_shares(shares, num_locations, info.options, file)?;
-    let root = root_over::<K>(info, locations, stats(sides), &joined.spans, joined.segments)?;
-    Ok((root::write(&root), joined.file))
 }
 
 fn single(column: Column) -> PyResult<ArrayRef> {

@@ -9,7 +9,10 @@ mod build;
 mod delta;
 mod query;
 mod runs;
+mod shares;
 mod timeline;
+mod unit_timeline;
+mod units;
 
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTypeError;
@@ -26,9 +29,12 @@ pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<runs::SievePairs>()?;
     module.add_class::<query::SieveQuery>()?;
     module.add_class::<timeline::SieveTimeline>()?;
-    module.add_function(wrap_pyfunction!(build::join_sieve_shares, module)?)?;
-    module.add_function(wrap_pyfunction!(build::sieve_piece_keys, module)?)?;
+    module.add_class::<unit_timeline::SieveUnitTimeline>()?;
+    module.add_class::<units::SieveUnits>()?;
+    module.add_function(wrap_pyfunction!(shares::join_sieve_shares, module)?)?;
+    module.add_function(wrap_pyfunction!(shares::sieve_piece_keys, module)?)?;
     module.add_function(wrap_pyfunction!(delta::sieve_delta, module)?)?;
+    module.add_function(wrap_pyfunction!(delta::sieve_delta2, module)?)?;
     Ok(())
 }
 

@@ -9,11 +9,36 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::{Mutex, PoisonError};
 
+/// The rows of a column in any order.
+pub(super) type AnySorter = Erased<RunSorter<u64>, RunSorter<u128>, RunSorter<Bytes>>;
+
 /// Collects the rows of a column in any order, and sorts them.
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct SievePairs {
     axis: Axis,
-    pairs: Mutex<Erased<RunSorter<u64>, RunSorter<u128>, RunSorter<Bytes>>>,
+    pairs: Mutex<AnySorter>,
+}
+
+impl SievePairs {
+    /// Replaces the rows, and returns the rows so far.
+    pub(super) fn replace(&self, rows: AnySorter) -> AnySorter {
+        std::mem::replace(&mut *self.pairs.lock().unwrap_or_else(PoisonError::into_inner), rows)
+    }
+
+    /// Takes the rows so far.
+    pub(super) fn take(&self) -> AnySorter {
+        let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
+        let empty = sibling(&pairs);
+        std::mem::replace(&mut *pairs, empty)
+    }
+}
+
+fn sibling(pairs: &AnySorter) -> AnySorter {
+    match pairs {
+        Erased::Word(pairs) => Erased::Word(pairs.sibling()),
+        Erased::Wide(pairs) => Erased::Wide(pairs.sibling()),
+        Erased::Text(pairs) => Erased::Text(pairs.sibling()),
+    }
 }
 
 #[pymethods]
@@ -22,6 +47,12 @@ impl SievePairs {
     fn new(axis: &SieveAxis) -> Self {
         let pairs = erased_by!(axis.0.width, K => RunSorter::<K>::default());
         Self { axis: axis.0.clone(), pairs: Mutex::new(pairs) }
+    }
+
+    /// Return an empty object for another thread. A build can sort the rows of both together.
+    fn sibling(&self) -> Self {
+        let pairs = sibling(&self.pairs.lock().unwrap_or_else(PoisonError::into_inner));
+        Self { axis: self.axis.clone(), pairs: Mutex::new(pairs) }
     }
 
     /// Add the rows of a column of a location. Return the number of rows, nulls and NaNs.
@@ -39,7 +70,7 @@ impl SievePairs {
         })
     }
 
-    /// The memory in use, in bytes.
+    /// The memory in use, in bytes. What may double when it grows counts twice.
     #[getter]
     fn num_bytes(&self) -> usize {
         for_each_key!(&*self.pairs.lock().unwrap_or_else(PoisonError::into_inner), pairs => pairs.num_bytes())
@@ -52,6 +83,15 @@ impl SievePairs {
             for_each_key!(&mut *pairs, pairs => pairs.sort())
         });
         to_bytes(py, pieces)
+    }
+
+    /// Return the next pieces of a sorted run of all rows so far, or None at its end.
+    fn sort_next<'py>(&self, py: Python<'py>) -> Option<Vec<Bound<'py, PyBytes>>> {
+        let pieces = py.detach(|| {
+            let mut pairs = self.pairs.lock().unwrap_or_else(PoisonError::into_inner);
+            for_each_key!(&mut *pairs, pairs => pairs.sort_next())
+        });
+        pieces.map(|pieces| to_bytes(py, pieces))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::axis::{SieveAxis, SieveOptions};
 use super::query::{KeyQuery, SieveQuery};
+use super::unit_timeline::SieveUnitTimeline;
 use super::{Erased, LocationNames, bytes_of, erased_by, for_each_key, key_type_mismatch, locations};
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::saturating_u32;
@@ -151,6 +152,20 @@ impl SieveTimeline {
         })
     }
 
+    /// Open a base of version 2, or None, and the deltas after it.
+    #[staticmethod]
+    #[pyo3(signature = (axis, root, deltas))]
+    fn open2(
+        py: Python<'_>,
+        axis: &SieveAxis,
+        root: Option<&Bound<'_, PyAny>>,
+        deltas: Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<SieveUnitTimeline> {
+        let root = root.map(bytes_of).transpose()?;
+        let deltas = deltas.iter().map(bytes_of).collect::<PyResult<Vec<_>>>()?;
+        py.detach(|| SieveUnitTimeline::open(&axis.0, root.as_deref(), &deltas))
+    }
+
     /// Return the partition and the group of each location, by number.
     fn locations(&self, py: Python<'_>) -> PyResult<Vec<LocationNames>> {
         self.read(py, |open| Ok(for_each_key!(open, open => open.location_names())))
@@ -207,34 +222,34 @@ impl SieveTimeline {
         write: &Bound<'py, PyAny>,
         options: Option<&SieveOptions>,
     ) -> PyResult<(Bound<'py, PyBytes>, u64)> {
-        let (read, write) = (read.clone().unbind(), write.clone().unbind());
-        let (compacted, failed) = py.detach(|| {
-            let failed = RefCell::new(None);
-            let fail = |error: PyErr, field| {
-                failed.replace(Some(error));
-                Error::new(ErrorKind::SieveMalformed { field })
-            };
+        let (root, unmatched) = with_callbacks(py, read, write, |keys_at, take| {
             let open = self.0.read().unwrap_or_else(PoisonError::into_inner);
-            let mut keys_at = |extent: SectionRange| {
-                Python::attach(|py| {
-                    let data = read.call1(py, (extent.file, extent.offset, extent.len))?;
-                    bytes_of(data.bind(py))
-                })
-                .map_err(|error| fail(error, "keys section, which could not be read"))
-            };
-            let mut take = |lookups: Vec<u8>, keys: Vec<u8>| {
-                Python::attach(|py| write.call1(py, ((PyBytes::new(py, &lookups), PyBytes::new(py, &keys)),)))
-                    .map(drop)
-                    .map_err(|error| fail(error, "segments, which could not be written"))
-            };
-            let compacted = for_each_key!(&*open, open => open.compact(locations, options, &mut keys_at, &mut take));
-            (compacted, failed.into_inner())
-        });
-        match (compacted, failed) {
-            (_, Some(error)) => Err(error),
-            (Err(error), None) => Err(error.into()),
-            (Ok((root, unmatched)), None) => Ok((PyBytes::new(py, &root), unmatched)),
-        }
+            for_each_key!(&*open, open => open.compact(locations, options, keys_at, take))
+        })?;
+        Ok((PyBytes::new(py, &root), unmatched))
+    }
+
+    /// Convert the timeline to a base of version 2. Return its root, its unit pages and the number of deletes that
+    /// matched no row.
+    ///
+    /// Each location becomes a slice of one unit, whose ID is its position in `locations`. `read` and `write` are those
+    /// of `compact`. The segments become file 0.
+    #[pyo3(signature = (locations, read, write, options, *, pages_file=1))]
+    fn convert<'py>(
+        &self,
+        py: Python<'py>,
+        locations: Vec<LocationNames>,
+        read: &Bound<'py, PyAny>,
+        write: &Bound<'py, PyAny>,
+        options: &SieveOptions,
+        pages_file: u32,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64)> {
+        let (names, options) = (super::locations(locations), options.0);
+        let (root, unmatched) = with_callbacks(py, read, write, |keys_at, take| {
+            let open = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            for_each_key!(&*open, open => open.timeline.latest()?.convert(options, &names, keys_at, take, pages_file))
+        })?;
+        Ok((PyBytes::new(py, &root.root), PyBytes::new(py, &root.pages), unmatched))
     }
 
     /// Return the segments of the base: file, offset and length of the lookup section, then of the keys section.
@@ -271,28 +286,73 @@ impl SieveTimeline {
         let loaded = loaded.iter().map(bytes).collect::<PyResult<Vec<_>>>()?;
         let report = self.read(py, |open| Ok(for_each_key!(open, open => open.report(&loaded))))?;
         let Some((report, absent)) = report else { return Ok(None) };
-        let dict = PyDict::new(py);
-        let counts = report.counts;
-        for (name, value) in [
-            ("keys", counts.keys),
-            ("rows", counts.rows),
-            ("pairs", counts.pairs),
-            ("reads", counts.reads),
-            ("runs", counts.runs),
-            ("blocks", counts.blocks),
-            ("segments", report.segments),
-            ("locations", report.locations),
-            ("lookup_bytes", report.lookup_bytes),
-            ("largest_lookup", report.largest_lookup),
-            ("keys_bytes", report.keys_bytes),
-            ("root_bytes", report.root_bytes),
-        ] {
-            dict.set_item(name, value)?;
-        }
-        dict.set_item("bits_per_row", report.bits_per_row())?;
-        dict.set_item("waste_per_key", report.waste_per_key())?;
-        dict.set_item("error", report.error())?;
-        dict.set_item("reads_of_absent_keys", absent)?;
-        Ok(Some(dict))
+        Ok(Some(report_dict(py, &report, absent)?))
     }
+}
+
+type ReadKeys<'a> = &'a mut dyn FnMut(SectionRange) -> Result<Vec<u8>>;
+type WriteSections<'a> = &'a mut dyn FnMut(Vec<u8>, Vec<u8>) -> Result<()>;
+
+/// Runs a compaction that reads keys sections and writes segments with Python functions, and raises their exceptions.
+pub(super) fn with_callbacks<T: Send>(
+    py: Python<'_>,
+    read: &Bound<'_, PyAny>,
+    write: &Bound<'_, PyAny>,
+    compact: impl FnOnce(ReadKeys<'_>, WriteSections<'_>) -> Result<T> + Send,
+) -> PyResult<T> {
+    let (read, write) = (read.clone().unbind(), write.clone().unbind());
+    let (compacted, failed) = py.detach(|| {
+        let failed = RefCell::new(None);
+        let fail = |error: PyErr, field| {
+            failed.replace(Some(error));
+            Error::new(ErrorKind::SieveMalformed { field })
+        };
+        let mut keys_at = |extent: SectionRange| {
+            Python::attach(|py| {
+                let data = read.call1(py, (extent.file, extent.offset, extent.len))?;
+                bytes_of(data.bind(py))
+            })
+            .map_err(|error| fail(error, "keys section, which could not be read"))
+        };
+        let mut take = |lookups: Vec<u8>, keys: Vec<u8>| {
+            Python::attach(|py| write.call1(py, ((PyBytes::new(py, &lookups), PyBytes::new(py, &keys)),)))
+                .map(drop)
+                .map_err(|error| fail(error, "segments, which could not be written"))
+        };
+        let compacted = compact(&mut keys_at, &mut take);
+        (compacted, failed.into_inner())
+    });
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(compacted?),
+    }
+}
+
+/// Returns the figures of a report by name.
+pub(super) fn report_dict<'py>(py: Python<'py>, report: &Report, absent: f64) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let counts = report.counts;
+    for (name, value) in [
+        ("keys", counts.keys),
+        ("rows", counts.rows),
+        ("pairs", counts.pairs),
+        ("reads", counts.reads),
+        ("runs", counts.runs),
+        ("blocks", counts.blocks),
+        ("segments", report.segments),
+        ("locations", report.locations),
+        ("slices", report.slices),
+        ("lookup_bytes", report.lookup_bytes),
+        ("largest_lookup", report.largest_lookup),
+        ("keys_bytes", report.keys_bytes),
+        ("root_bytes", report.root_bytes),
+        ("page_bytes", report.page_bytes),
+    ] {
+        dict.set_item(name, value)?;
+    }
+    dict.set_item("bits_per_row", report.bits_per_row())?;
+    dict.set_item("waste_per_key", report.waste_per_key())?;
+    dict.set_item("error", report.error())?;
+    dict.set_item("reads_of_absent_keys", absent)?;
+    Ok(dict)
 }

@@ -2,19 +2,20 @@
 //!
 //! A builder holds one page and the keys after it: at most `Options::memory_bound` bytes and one more key. A partition
 //! returns the keys of its first and last page unbuilt, because their cells may extend into neighbouring partitions.
-//! [`join`] builds these pages from the keys of both neighbours.
+//! [`join()`] builds these pages from the keys of both neighbours.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::index;
 use crate::sieve::build::pages::PageSplitter;
-use crate::sieve::index::directory::{Built, KeySpan};
+use crate::sieve::index::directory::Built;
 use crate::sieve::key::axis::Key;
-use crate::sieve::record::key_section::{put_keys, take_keys};
+use crate::sieve::record::key_section::put_keys;
 use crate::sieve::record::options::Options;
 use crate::sieve::record::records::Records;
 use crate::sieve::segment::encode::{EncodedSegment, Scratch, encode_segment};
+use crate::sieve::unit::stats::KeySpan;
 
-/// Keys that a partition could not assign to a page, serialized to be sent to [`join`].
+/// Keys that a partition could not assign to a page, serialized to be sent to [`join()`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fragment(Vec<u8>);
 
@@ -57,11 +58,11 @@ pub struct Builder<K> {
 
 /// Encodes pages as segments, and collects the span of each location.
 #[derive(Debug)]
-struct PageEncoder<K> {
-    options: Options,
-    num_locations: u32,
+pub(super) struct PageEncoder<K> {
+    pub(super) options: Options,
+    pub(super) num_locations: u32,
     scratch: Scratch,
-    built: Built<K>,
+    pub(super) built: Built<K>,
     /// The state of each location in the current page.
     page_spans: Vec<PageSpan>,
     touched: Vec<u32>,
@@ -77,13 +78,13 @@ struct PageSpan {
 }
 
 impl<K: Key> PageEncoder<K> {
-    fn new(num_locations: u32, options: Options) -> Self {
+    pub(super) fn new(num_locations: u32, options: Options) -> Self {
         let built = Built { segments: Vec::new(), spans: vec![None; index(num_locations)] };
         let page_spans = vec![PageSpan::default(); index(num_locations)];
         Self { options, num_locations, scratch: Scratch::default(), built, page_spans, touched: Vec::new() }
     }
 
-    fn page(&mut self, records: &Records<K>, len: usize) {
+    pub(super) fn page(&mut self, records: &Records<K>, len: usize) {
         self.record_spans(records, len);
         let segments = &mut self.built.segments;
         encode_segment(records, 0..len, (&self.options, self.num_locations), &mut self.scratch, &mut |segment| {
@@ -194,6 +195,14 @@ impl<K: Key> Builder<K> {
         });
     }
 
+    /// Ends the last page before a stored segment with the keys from `least` to `most`. The next key must be greater.
+    pub(in crate::sieve) fn pass(&mut self, least: &K, most: &K) {
+        self.close_pending();
+        let Self { splitter, encoder, .. } = self;
+        splitter.finish(Some(least), &mut |records, len| encoder.page(records, len));
+        *splitter = PageSplitter::new(encoder.options, Some(most.clone()));
+    }
+
     /// Returns the segments finished so far, which lets the caller store them early. Each segment is returned once.
     pub fn take_segments(&mut self) -> Vec<EncodedSegment<K>> {
         std::mem::take(&mut self.encoder.built.segments)
@@ -235,9 +244,7 @@ impl<K: Key> Builder<K> {
         };
         BuiltPartition { head, built: self.encoder.built, tail }
     }
-}
 
-impl<K: Key + Copy> Builder<K> {
     /// Adds pairs of one row each, in order of key and location. Equivalent to calling [`Builder::push`] for each, but
     /// faster.
     pub(in crate::sieve) fn push_rows(&mut self, mut rows: &[(K, u32)]) -> Result<()> {
@@ -255,7 +262,7 @@ impl<K: Key + Copy> Builder<K> {
                 }
             }
             let Some(((key, location), rest)) = rows.split_first() else { break };
-            self.push(*key, *location, 1)?;
+            self.push(key.clone(), *location, 1)?;
             rows = rest;
         }
         Ok(())
@@ -270,71 +277,11 @@ fn first_records<K: Key>(records: &Records<K>, len: usize) -> Records<K> {
     first
 }
 
-/// Joins partitions in order of their keys, with the same result as one builder for all keys. No key may be in two of
-/// them.
-pub fn join<K: Key>(parts: Vec<BuiltPartition<K>>, num_locations: u32, options: Options) -> Result<Built<K>> {
-    options.check()?;
-    let mut encoder = PageEncoder::new(num_locations, options);
-    let mut splitter = PageSplitter::<K>::new(options, None);
-    let mut last: Option<K> = None;
-    for part in parts {
-        add_fragment(&part.head, &mut splitter, &mut encoder, &mut last)?;
-        if let (Some(first), Some(end)) = (part.built.segments.first(), part.built.segments.last()) {
-            if last.as_ref().is_some_and(|last| *last >= first.least) {
-                return Err(Error::new(ErrorKind::SieveOrder));
-            }
-            splitter.finish(Some(&first.least), &mut |records, len| encoder.page(records, len));
-            last = Some(end.most.clone());
-            splitter = PageSplitter::new(options, last.clone());
-            encoder.built.segments.extend(part.built.segments);
-        }
-        merge_spans(&mut encoder.built.spans, part.built.spans);
-        add_fragment(&part.tail, &mut splitter, &mut encoder, &mut last)?;
-    }
-    splitter.finish(None, &mut |records, len| encoder.page(records, len));
-    Ok(encoder.built)
-}
-
-fn add_fragment<K: Key>(
-    fragment: &Fragment,
-    splitter: &mut PageSplitter<K>,
-    encoder: &mut PageEncoder<K>,
-    last: &mut Option<K>,
-) -> Result<()> {
-    let mut records = Records::default();
-    take_keys(&fragment.0, encoder.num_locations, &mut records)?;
-    for (number, key) in records.keys.iter().enumerate() {
-        if last.as_ref().is_some_and(|last| last >= key) {
-            return Err(Error::new(ErrorKind::SieveOrder));
-        }
-        let pairs = records.pairs(number..number + 1);
-        let buffer = splitter.records();
-        buffer.locations.extend_from_slice(&records.locations[pairs.clone()]);
-        buffer.rows.extend_from_slice(&records.rows[pairs]);
-        splitter.close(key.clone(), &mut |records, len| encoder.page(records, len));
-        *last = Some(key.clone());
-    }
-    Ok(())
-}
-
-/// Merges the spans of each location over different keys.
-fn merge_spans<K: Key>(spans: &mut [Option<KeySpan<K>>], others: Vec<Option<KeySpan<K>>>) {
-    for (span, other) in spans.iter_mut().zip(others) {
-        *span = match (span.take(), other) {
-            (Some(a), Some(b)) => Some(KeySpan {
-                least: a.least.min(b.least),
-                most: a.most.max(b.most),
-                rows: a.rows.saturating_add(b.rows),
-            }),
-            (a, b) => a.or(b),
-        };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sieve::Segment;
+    use crate::sieve::build::join::{join, merge_spans};
     use crate::sieve::key::axis::Bytes;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -346,6 +293,7 @@ mod tests {
         max_key_bytes: 400,
         max_weight: 24,
         coarsen: crate::sieve::record::options::Coarsen::Exact,
+        ..Options::DEFAULT
     };
 
     fn push_all<K: Key>(builder: &mut Builder<K>, rows: impl Iterator<Item = (K, BTreeMap<u32, u64>)>) {

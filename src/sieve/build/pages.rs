@@ -6,7 +6,7 @@
 //! the largest cell that contains the first buffered key, but neither the new key nor any key before the buffer.
 
 use crate::int::{to_u64, to_usize};
-use crate::sieve::key::axis::Key;
+use crate::sieve::key::axis::{Key, MAX_KEY_BYTES};
 use crate::sieve::record::options::Options;
 use crate::sieve::record::records::Records;
 
@@ -89,12 +89,10 @@ impl<K: Key> PageSplitter<K> {
         }
         self.records.forget(count);
     }
-}
 
-/// Keys without heap memory.
-impl<K: Key + Copy> PageSplitter<K> {
     /// Closes keys with one row in one location each. There must be [`Self::room`] for them.
     pub(in crate::sieve) fn close_rows(&mut self, rows: &[(K, u32)]) {
+        self.heap_bytes += rows.iter().map(|row| row.0.heap_bytes()).sum::<usize>();
         let start = self.records.keys.len();
         self.records.extend(rows);
         self.weight += self.records.weight(start..start + rows.len());
@@ -104,6 +102,7 @@ impl<K: Key + Copy> PageSplitter<K> {
     pub(in crate::sieve) fn room(&self) -> usize {
         let weight = u64::from(self.options.max_weight).saturating_sub(self.weight);
         let records = self.options.max_records.saturating_sub(self.records.locations.len());
-        to_usize(weight).unwrap_or(usize::MAX).min(records)
+        let keys = self.options.max_key_bytes.saturating_sub(self.heap_bytes) / MAX_KEY_BYTES;
+        to_usize(weight).unwrap_or(usize::MAX).min(records).min(keys)
     }
 }

@@ -3,15 +3,20 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32, to_u64};
-use crate::sieve::build::builder::{Builder, BuiltPartition, Fragment, join};
+use crate::sieve::build::builder::{Builder, BuiltPartition, Fragment};
+use crate::sieve::build::join::join;
 use crate::sieve::code::format::{SHARE, cursor, finished, frame, malformed, take_u32, unframe};
-use crate::sieve::index::directory::{Built, Entry, IndexInfo, KeySpan, Location, Root, SectionRange, Stats};
-use crate::sieve::index::root::{put_entry, put_span, take_entry, take_span};
+use crate::sieve::index::directory::{Built, Entry, IndexInfo, Location, Root, SectionRange};
+use crate::sieve::index::root::{put_entry, take_entry};
+use crate::sieve::index::unit_root::{EncodedRoot, UnitRoot, check_of};
 use crate::sieve::key::axis::Key;
 use crate::sieve::record::key_section::take_keys;
-use crate::sieve::record::options::Options;
+use crate::sieve::record::options::{Format, Options};
 use crate::sieve::record::records::Records;
 use crate::sieve::segment::encode::EncodedSegment;
+use crate::sieve::unit::layout::Layout;
+use crate::sieve::unit::page::UnitPage;
+use crate::sieve::unit::stats::{KeySpan, Stats, put_span, take_span};
 use crate::varint::{put_varint, take_len};
 
 /// Collects the directory of segments, and holds their bytes until the caller stores them.
@@ -46,7 +51,8 @@ impl<K: Key> SegmentStream<K> {
             let keys = extent(&mut self.lengths.1, &segment.keys);
             self.lookups.extend_from_slice(&segment.lookup);
             self.keys.extend_from_slice(&segment.keys);
-            self.entries.push(Entry { least: segment.least, most: segment.most, lookup, keys, counts: segment.counts });
+            let (least, most, check) = (segment.least, segment.most, check_of(&segment.lookup));
+            self.entries.push(Entry { least, most, lookup, keys, check, counts: segment.counts });
         }
     }
 
@@ -78,7 +84,29 @@ pub fn root_over<K: Key>(
     }
     let stats = stats.into_iter().zip(spans).map(|(stats, span)| Stats { span: span.clone(), ..stats }).collect();
     let IndexInfo { axis, instant, options } = info;
+    // Version 1 stores no checksums of segments.
+    let segments = segments.into_iter().map(|entry| Entry { check: None, ..entry }).collect();
     Ok(Root { axis, instant, options, locations, stats, segments })
+}
+
+/// Encodes a root of version 2 over segments that are already stored. Takes nulls, NaN and unread rows from `stats`, and
+/// spans from `spans`.
+pub fn unit_root_over<K: Key>(
+    info: IndexInfo,
+    layout: Layout,
+    stats: Vec<Stats<K>>,
+    spans: &[Option<KeySpan<K>>],
+    segments: Vec<Entry<K>>,
+    pages_file: u32,
+) -> Result<EncodedRoot> {
+    if info.options.format != Format::V2 {
+        return Err(Error::new(ErrorKind::SieveOption("an index of units has format 2")));
+    }
+    if layout.num_units() != spans.len() || stats.len() != spans.len() {
+        return Err(Error::new(ErrorKind::SieveLocation(saturating_u32(stats.len()))));
+    }
+    let stats = stats.into_iter().zip(spans).map(|(stats, span)| Stats { span: span.clone(), ..stats }).collect();
+    UnitRoot::encode(info, &UnitPage::new(layout, stats)?, segments, pages_file)
 }
 
 /// The result of building one partition, without the bytes of its segments. Input of [`join_shares`].
@@ -132,6 +160,7 @@ impl<K: Key> Share<K> {
         let mut previous = None;
         for entry in &self.entries {
             put_entry(&mut body, previous, entry);
+            body.extend_from_slice(&entry.check.unwrap_or(0).to_le_bytes());
             previous = Some(&entry.most);
         }
         frame(SHARE, &body)
@@ -161,7 +190,7 @@ impl<K: Key> Share<K> {
         let mut entries: Vec<Entry<K>> = Vec::new();
         for _ in 0..cursor.varint()? {
             let entry = take_entry(cursor, entries.last().map(|entry| &entry.most))?;
-            entries.push(entry);
+            entries.push(Entry { check: Some(cursor.u32()?), ..entry });
         }
         finished(cursor)?;
         Ok(Self { head, tail, spans, entries })
@@ -227,7 +256,8 @@ mod tests {
     use crate::sieve::record::pairs::{PairBuffer, RunWriter, SortableKey};
     use proptest::prelude::*;
 
-    const SMALL: Options = Options { max_records: 40, max_key_bytes: 400, max_weight: 24, coarsen: Coarsen::Exact };
+    const SMALL: Options =
+        Options { max_records: 40, max_key_bytes: 400, max_weight: 24, coarsen: Coarsen::Exact, ..Options::DEFAULT };
 
     /// Sorts rows into `runs` runs, merges them and feeds them to a builder.
     fn build<K: SortableKey>(rows: &[(K::Value<'_>, u32)], runs: usize, mut builder: Builder<K>) -> Builder<K> {

@@ -5,6 +5,7 @@ use crate::int::{saturating_u32, to_u64};
 use crate::sieve::key::axis::{AxisType, Key};
 use crate::sieve::record::options::Options;
 use crate::sieve::segment::encode::{Counts, EncodedSegment};
+use crate::sieve::unit::stats::{KeySpan, Stats};
 
 /// A place where rows are stored: a file group of a partition, whichever file of the group is read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,17 +16,6 @@ pub struct Location {
     pub group: String,
 }
 
-/// The keys of one location.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeySpan<K> {
-    /// The least key.
-    pub least: K,
-    /// The greatest key.
-    pub most: K,
-    /// The number of rows with a key.
-    pub rows: u64,
-}
-
 /// The result of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Built<K> {
@@ -33,25 +23,6 @@ pub struct Built<K> {
     pub segments: Vec<EncodedSegment<K>>,
     /// The span of each location that has keys.
     pub spans: Vec<Option<KeySpan<K>>>,
-}
-
-/// The statistics of one location.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stats<K> {
-    /// The keys, if the location has any.
-    pub span: Option<KeySpan<K>>,
-    /// The number of null rows.
-    pub nulls: u64,
-    /// The number of NaN rows.
-    pub nans: u64,
-    /// True if not all rows were read. The location then belongs to every answer.
-    pub unknown: bool,
-}
-
-impl<K> Default for Stats<K> {
-    fn default() -> Self {
-        Self { span: None, nulls: 0, nans: 0, unknown: false }
-    }
 }
 
 /// A byte range of an index file.
@@ -74,8 +45,10 @@ pub struct Entry<K> {
     pub most: K,
     /// The position of the lookup section.
     pub lookup: SectionRange,
-    /// The position of the keys section.
+    /// The position of the keys section. Its length is zero if no keys are stored.
     pub keys: SectionRange,
+    /// In version 2, the checksum at the end of the lookup section.
+    pub check: Option<u32>,
     /// Totals over the keys.
     pub counts: Counts,
 }
@@ -123,6 +96,7 @@ pub fn pack<K: Key>(segments: &[EncodedSegment<K>], file: u32) -> (Vec<u8>, Vec<
         most: segment.most.clone(),
         lookup,
         keys,
+        check: None,
         counts: segment.counts,
     });
     let entries = entries.collect();

@@ -1,8 +1,9 @@
 //! The first eight distinguishing bytes of keys, stored contiguously. Most comparisons of a lookup need nothing else.
 
 use crate::int::index;
-use crate::sieve::index::directory::{Entry, Stats};
+use crate::sieve::index::directory::Entry;
 use crate::sieve::key::axis::Key;
+use crate::sieve::unit::stats::Stats;
 use std::cmp::Ordering;
 
 /// The prefixes of the least and greatest key of each segment and location.
@@ -22,6 +23,18 @@ pub(in crate::sieve) enum Overlap {
     Yes,
     /// The prefixes are equal, so the keys themselves must be compared.
     Unknown,
+}
+
+impl Overlap {
+    /// Compares the prefixes of a span with those of an interval.
+    #[inline]
+    pub(in crate::sieve) fn of(span: Option<(u64, u64)>, (low, high): (u64, u64)) -> Self {
+        match span {
+            Some((least, most)) if least < high && most > low => Self::Yes,
+            Some((least, most)) if least <= high && most >= low => Self::Unknown,
+            _ => Self::No,
+        }
+    }
 }
 
 impl KeyPrefixes {
@@ -72,10 +85,6 @@ impl KeyPrefixes {
     /// Compares the keys of a location with `low ..= high`, both given by their prefixes.
     #[inline]
     pub(in crate::sieve) fn overlaps(&self, location: u32, (low, high): (u64, u64)) -> Overlap {
-        match self.spans.get(index(location)) {
-            Some(&(least, most)) if least < high && most > low => Overlap::Yes,
-            Some(&(least, most)) if least <= high && most >= low => Overlap::Unknown,
-            _ => Overlap::No,
-        }
+        Overlap::of(self.spans.get(index(location)).copied(), (low, high))
     }
 }

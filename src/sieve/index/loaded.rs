@@ -2,11 +2,14 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32};
-use crate::sieve::index::directory::{Root, Stats};
+use crate::sieve::index::directory::{IndexInfo, Root};
 use crate::sieve::index::key_prefixes::KeyPrefixes;
+use crate::sieve::index::unit_root::{UnitRoot, check_of};
+use crate::sieve::index::unit_table::UnitTable;
 use crate::sieve::key::axis::Key;
 use crate::sieve::segment::cache_entry::DEFAULT_CACHE_BYTES;
 use crate::sieve::segment::packed::Segment;
+use crate::sieve::unit::stats::Stats;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -14,7 +17,7 @@ use std::sync::atomic::AtomicUsize;
 #[derive(Debug, Clone)]
 pub(in crate::sieve) enum Slot<K> {
     Absent,
-    Ready(Box<Segment<K>>),
+    Ready(Arc<Segment<K>>),
     /// The bytes could not be read. The segment matches every location.
     Damaged,
 }
@@ -27,6 +30,8 @@ pub struct Index<K> {
     pub(in crate::sieve) prefixes: KeyPrefixes,
     /// The locations that belong to every answer.
     pub(in crate::sieve) unknown: Vec<u32>,
+    /// The units of an index of version 2, whose root has no named locations.
+    pub(in crate::sieve) units: Option<UnitTable<K>>,
     /// The bytes that further decoded segments may take.
     pub(in crate::sieve) cache_room: Arc<AtomicUsize>,
 }
@@ -37,7 +42,43 @@ impl<K: Key> Index<K> {
         let slots = vec![Slot::Absent; root.segments.len()];
         let unknown = (0..).zip(&root.stats).filter(|(_, stats)| stats.unknown).map(|(location, _)| location).collect();
         let prefixes = KeyPrefixes::new(&root.segments, &root.stats);
-        Self { root, slots, prefixes, unknown, cache_room: Arc::new(AtomicUsize::new(DEFAULT_CACHE_BYTES)) }
+        let cache_room = Arc::new(AtomicUsize::new(DEFAULT_CACHE_BYTES));
+        Self { root, slots, prefixes, unknown, units: None, cache_room }
+    }
+
+    /// Opens a root of version 2 from the bytes of its file, which may have unit pages behind the root.
+    pub fn open_units(bytes: &[u8]) -> Result<Self> {
+        let (root, behind) = UnitRoot::<K>::read(bytes)?;
+        let mut table = UnitTable::new(&root, bytes.len());
+        let IndexInfo { axis, instant, options } = root.info;
+        let named = Root { axis, instant, options, locations: Vec::new(), stats: Vec::new(), segments: root.segments };
+        let mut index = Self::new(named);
+        table.load_behind(behind, &index.prefixes);
+        index.unknown = table.unknown();
+        index.units = Some(table);
+        Ok(index)
+    }
+
+    /// Returns the number of units. Zero in version 1.
+    pub fn num_units(&self) -> u32 {
+        self.units.as_ref().map_or(0, |units| units.slices.num_units())
+    }
+
+    /// Loads a unit page. If the bytes are damaged, returns an error, and from then on nothing excludes the page's
+    /// units. Call `load_page(page, &[])` for the same effect if the bytes cannot be read.
+    pub fn load_page(&mut self, page: usize, bytes: &[u8]) -> Result<()> {
+        let Some(units) = &mut self.units else { return Err(Error::new(ErrorKind::SievePageMissing { page })) };
+        let loaded = units.load(page, bytes, &self.prefixes);
+        self.unknown = units.unknown();
+        loaded
+    }
+
+    /// Returns the number of locations or units.
+    pub(in crate::sieve) fn num_locations(&self) -> u32 {
+        match &self.units {
+            Some(units) => units.slices.num_units(),
+            None => saturating_u32(self.root.locations.len()),
+        }
     }
 
     /// Returns the root.
@@ -48,13 +89,17 @@ impl<K: Key> Index<K> {
     /// Loads the lookup section of a segment. If the bytes are damaged, returns an error, and from then on the segment
     /// matches every location. Call `load(segment, &[])` for the same effect if the bytes cannot be read.
     pub fn load(&mut self, segment: usize, bytes: &[u8]) -> Result<()> {
-        let num_locations = saturating_u32(self.root.locations.len());
+        let num_locations = self.num_locations();
         self.release(segment);
-        let Some(slot) = self.slots.get_mut(segment) else {
+        let (Some(slot), Some(entry)) = (self.slots.get_mut(segment), self.root.segments.get(segment)) else {
             return Err(Error::new(ErrorKind::SieveNotLoaded { segment }));
         };
+        if entry.check.is_some() && check_of(bytes) != entry.check {
+            *slot = Slot::Damaged;
+            return Err(Error::new(ErrorKind::SieveChecksum { part: "segment" }));
+        }
         match Segment::parse(bytes, num_locations) {
-            Ok(parsed) => *slot = Slot::Ready(Box::new(parsed)),
+            Ok(parsed) => *slot = Slot::Ready(Arc::new(parsed)),
             Err(error) => {
                 *slot = Slot::Damaged;
                 return Err(error);
@@ -76,6 +121,9 @@ impl<K: Key> Index<K> {
     }
 
     pub(in crate::sieve) fn stats_of(&self, location: u32) -> Option<&Stats<K>> {
-        self.root.stats.get(index(location))
+        match &self.units {
+            Some(units) => units.stats_of(location),
+            None => self.root.stats.get(index(location)),
+        }
     }
 }

@@ -3,11 +3,12 @@
 //! Segments answer points and bounded intervals. The answer is always intersected with each location's least and
 //! greatest key. Rays are answered by these alone, which is optimal (theorem 1 of the thesis).
 
-use crate::int::{index, saturating_u32};
-use crate::sieve::index::directory::{SectionRange, Stats};
+use crate::int::index;
+use crate::sieve::index::directory::SectionRange;
 use crate::sieve::index::key_prefixes::Overlap;
 use crate::sieve::index::loaded::{Index, Slot};
 use crate::sieve::key::axis::{AxisType, Bytes, Key};
+use crate::sieve::unit::stats::Stats;
 use std::ops::Range;
 
 /// A predicate in terms of keys of the index's axis. The caller converts strict bounds to inclusive ones, or to the
@@ -30,6 +31,30 @@ pub enum Query<K> {
     NotNull,
     /// NaN.
     Nan,
+}
+
+impl<K> Query<K> {
+    /// Returns true if statistics alone answer the query.
+    pub(in crate::sieve) fn needs_statistics(&self) -> bool {
+        matches!(self, Self::AtLeast(_) | Self::AtMost(_) | Self::Null | Self::NotNull | Self::Nan)
+    }
+}
+
+impl<K: Key> Stats<K> {
+    /// Returns true if a location with these statistics may match a question that statistics alone answer. With
+    /// `floats`, half-open ranges upward also match NaN.
+    pub(in crate::sieve) fn matches(&self, query: &Query<K>, floats: bool) -> bool {
+        let span = self.span.as_ref();
+        let matches = match query {
+            Query::AtLeast(key) => span.is_some_and(|span| span.most >= *key) || floats && self.nans > 0,
+            Query::AtMost(key) => span.is_some_and(|span| span.least <= *key),
+            Query::Null => self.nulls > 0,
+            Query::NotNull => span.is_some() || self.nans > 0,
+            Query::Nan => self.nans > 0,
+            Query::Point(_) | Query::In(_) | Query::Between(..) => true,
+        };
+        matches || self.unknown
+    }
 }
 
 impl Query<Bytes> {
@@ -113,10 +138,6 @@ impl<K: Key> Index<K> {
     /// Answers a query from the loaded segments. A missing segment matches every location.
     pub fn answer(&self, query: &Query<K>) -> Answer {
         let mut out = Vec::new();
-        let select = |keep: &dyn Fn(&Stats<K>) -> bool| {
-            let kept = (0..).zip(&self.root.stats).filter(|(_, stats)| stats.unknown || keep(stats));
-            Answer::Only(kept.map(|(location, _)| location).collect())
-        };
         // Spark and DuckDB order NaN above every number, IEEE 754 does not. An upward ray therefore keeps NaN.
         let floats = self.root.axis == AxisType::Float;
         if !self.root.axis.ordered() && matches!(query, Query::Between(..) | Query::AtLeast(_) | Query::AtMost(_)) {
@@ -135,15 +156,9 @@ impl<K: Key> Index<K> {
                 out.dedup();
             }
             Query::Between(low, high) => self.interval(low, high, &mut out),
-            Query::AtLeast(key) => {
-                return select(&|stats| {
-                    stats.span.as_ref().is_some_and(|span| span.most >= *key) || floats && stats.nans > 0
-                });
+            Query::AtLeast(_) | Query::AtMost(_) | Query::Null | Query::NotNull | Query::Nan => {
+                return Answer::Only(self.select(query, floats));
             }
-            Query::AtMost(key) => return select(&|stats| stats.span.as_ref().is_some_and(|span| span.least <= *key)),
-            Query::Null => return select(&|stats| stats.nulls > 0),
-            Query::NotNull => return select(&|stats| stats.span.is_some() || stats.nans > 0),
-            Query::Nan => return select(&|stats| stats.nans > 0),
         }
         Answer::Only(out)
     }
@@ -166,7 +181,7 @@ impl<K: Key> Index<K> {
             };
             if !answered {
                 out.clear();
-                out.extend(0..saturating_u32(self.root.stats.len()));
+                out.extend(0..self.num_locations());
             }
             if !covered {
                 self.narrow(key, key, out);
@@ -185,7 +200,7 @@ impl<K: Key> Index<K> {
         };
         if answered.is_none() {
             out.clear();
-            out.extend(0..saturating_u32(self.root.stats.len()));
+            out.extend(0..self.num_locations());
         }
         // Checking a segment is slower than checking a location, and with many segments it rarely succeeds.
         if answered.is_none() || out.len() <= 4 * segments.len() || !segments.into_iter().all(|at| self.is_covered(at))
@@ -216,7 +231,7 @@ impl<K: Key> Index<K> {
     /// Like `interval_of`, for several neighbouring segments. Segments inside the interval come first: they need no
     /// decoding, and often contain every location that the two segments at the ends could add.
     fn interval_over(&self, segments: Range<usize>, low: &K, high: &K, out: &mut Vec<u32>) -> Option<()> {
-        let mut known = vec![false; self.root.stats.len()];
+        let mut known = vec![false; index(self.num_locations())];
         let mut missing = known.len();
         let mut add = |known: &mut [bool], locations: &[u32]| {
             for &location in locations {
@@ -249,7 +264,7 @@ impl<K: Key> Index<K> {
     #[inline]
     fn narrow(&self, low: &K, high: &K, out: &mut Vec<u32>) {
         let prefixes = (self.prefixes.of(low), self.prefixes.of(high));
-        out.retain(|&location| match self.prefixes.overlaps(location, prefixes) {
+        out.retain(|&location| match self.overlaps(location, prefixes) {
             Overlap::No => false,
             Overlap::Yes => true,
             Overlap::Unknown => {
@@ -257,6 +272,30 @@ impl<K: Key> Index<K> {
                 span.is_some_and(|span| span.least <= *high && span.most >= *low)
             }
         });
+    }
+
+    #[inline]
+    fn overlaps(&self, location: u32, prefixes: (u64, u64)) -> Overlap {
+        match &self.units {
+            None => self.prefixes.overlaps(location, prefixes),
+            Some(units) => units.overlaps(location, prefixes),
+        }
+    }
+
+    /// Returns the locations that match a question about statistics alone.
+    fn select(&self, query: &Query<K>, floats: bool) -> Vec<u32> {
+        match &self.units {
+            None => {
+                let kept = (0..).zip(&self.root.stats).filter(|(_, stats)| stats.matches(query, floats));
+                kept.map(|(location, _)| location).collect()
+            }
+            Some(units) => units.select(query, floats),
+        }
+    }
+
+    /// Returns the unit pages that a query needs and that are not loaded.
+    pub fn needs_pages(&self, query: &Query<K>) -> Vec<(usize, SectionRange)> {
+        self.units.as_ref().map_or(Vec::new(), |units| units.needs(query, self.root.axis == AxisType::Float))
     }
 
     fn add_unknown(&self, out: &mut Vec<u32>) {

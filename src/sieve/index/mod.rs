@@ -7,3 +7,5 @@ pub(in crate::sieve) mod loaded;
 pub(in crate::sieve) mod lookup;
 pub(in crate::sieve) mod report;
 pub mod root;
+pub(in crate::sieve) mod unit_root;
+pub(in crate::sieve) mod unit_table;

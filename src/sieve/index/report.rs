@@ -19,11 +19,16 @@ impl<K: Key> Index<K> {
         Report {
             counts,
             segments: to_u64(self.root.segments.len()),
-            locations: to_u64(self.root.locations.len()),
+            locations: u64::from(self.num_locations()),
             lookup_bytes: total(|entry| entry.lookup.len),
             largest_lookup: largest,
             keys_bytes: total(|entry| entry.keys.len),
-            root_bytes: to_u64(root::write(&self.root).len()),
+            slices: self.units.as_ref().map_or(0, |units| u64::from(units.slices.num_slices())),
+            root_bytes: to_u64(match &self.units {
+                Some(units) => units.root_bytes,
+                None => root::write(&self.root).len(),
+            }),
+            page_bytes: self.units.as_ref().map_or(0, |units| units.page_bytes()),
         }
     }
 
@@ -49,16 +54,20 @@ pub struct Report {
     pub counts: Counts,
     /// The number of segments.
     pub segments: u64,
-    /// The number of locations.
+    /// The number of locations. In version 2, these are units.
     pub locations: u64,
+    /// The number of slices that the units belong to. Zero in version 1.
+    pub slices: u64,
     /// The bytes of all lookup sections.
     pub lookup_bytes: u64,
     /// The bytes of the largest lookup section.
     pub largest_lookup: u64,
     /// The bytes of all keys sections.
     pub keys_bytes: u64,
-    /// The bytes of the root.
+    /// The bytes of the root's file, which may include the unit pages.
     pub root_bytes: u64,
+    /// The bytes of the unit pages, in either file.
+    pub page_bytes: u64,
 }
 
 impl Report {

@@ -4,10 +4,11 @@ use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::int::{to_u64, to_usize};
 use crate::sieve::code::format::{ROOT, cursor, finished, frame, malformed, take_u32, unframe};
-use crate::sieve::index::directory::{Entry, KeySpan, Location, Root, SectionRange, Stats};
+use crate::sieve::index::directory::{Entry, Location, Root, SectionRange};
 use crate::sieve::key::axis::{AxisType, Key};
 use crate::sieve::record::options::{Coarsen, Options};
 use crate::sieve::segment::encode::Counts;
+use crate::sieve::unit::stats::{Stats, put_span, take_span};
 use crate::varint::{put_varint, take_len};
 
 /// Flags of a location.
@@ -18,17 +19,8 @@ const UNKNOWN: u8 = 2;
 pub fn write<K: Key>(root: &Root<K>) -> Vec<u8> {
     let mut body = vec![K::CODE, root.axis.code()];
     body.extend_from_slice(&root.instant.to_le_bytes());
-    let (tag, amount) = match root.options.coarsen {
-        Coarsen::Exact => (0, 0),
-        Coarsen::Error { millionths } => (1, millionths),
-        Coarsen::Slope { thousandths } => (2, thousandths),
-        Coarsen::Plain { keys } => (3, keys),
-    };
-    body.push(tag);
-    put_varint(&mut body, u64::from(amount));
-    put_varint(&mut body, to_u64(root.options.max_records));
-    put_varint(&mut body, to_u64(root.options.max_key_bytes));
-    put_varint(&mut body, u64::from(root.options.max_weight));
+    put_coarsen(&mut body, root.options.coarsen);
+    put_limits(&mut body, &root.options);
     put_varint(&mut body, to_u64(root.locations.len()));
     for (location, stats) in root.locations.iter().zip(&root.stats) {
         put_location(&mut body, location);
@@ -49,16 +41,21 @@ pub fn write<K: Key>(root: &Root<K>) -> Vec<u8> {
     frame(ROOT, &body)
 }
 
-pub(in crate::sieve) fn put_span<K: Key>(body: &mut Vec<u8>, span: &KeySpan<K>) {
-    span.least.write_after(None, body);
-    span.most.write_after(Some(&span.least), body);
-    put_varint(body, span.rows);
+pub(in crate::sieve) fn put_coarsen(body: &mut Vec<u8>, coarsen: Coarsen) {
+    let (tag, amount) = match coarsen {
+        Coarsen::Exact => (0, 0),
+        Coarsen::Error { millionths } => (1, millionths),
+        Coarsen::Slope { thousandths } => (2, thousandths),
+        Coarsen::Plain { keys } => (3, keys),
+    };
+    body.push(tag);
+    put_varint(body, u64::from(amount));
 }
 
-pub(in crate::sieve) fn take_span<K: Key>(cursor: &mut Cursor<'_>) -> Result<KeySpan<K>> {
-    let least = K::read_after(None, cursor)?;
-    let most = K::read_after(Some(&least), cursor)?;
-    Ok(KeySpan { least, most, rows: cursor.varint()? })
+pub(in crate::sieve) fn put_limits(body: &mut Vec<u8>, options: &Options) {
+    put_varint(body, to_u64(options.max_records));
+    put_varint(body, to_u64(options.max_key_bytes));
+    put_varint(body, u64::from(options.max_weight));
 }
 
 pub(in crate::sieve) fn put_entry<K: Key>(body: &mut Vec<u8>, previous: Option<&K>, entry: &Entry<K>) {
@@ -69,7 +66,10 @@ pub(in crate::sieve) fn put_entry<K: Key>(body: &mut Vec<u8>, previous: Option<&
         put_varint(body, extent.offset);
         put_varint(body, extent.len);
     }
-    let counts = entry.counts;
+    put_counts(body, &entry.counts);
+}
+
+pub(in crate::sieve) fn put_counts(body: &mut Vec<u8>, counts: &Counts) {
     for count in [counts.keys, counts.rows, counts.pairs, counts.reads, counts.runs, counts.blocks] {
         put_varint(body, count);
     }
@@ -82,15 +82,18 @@ pub(in crate::sieve) fn take_entry<K: Key>(cursor: &mut Cursor<'_>, previous: Op
         return Err(malformed(cursor, "order of segments"));
     }
     let (lookup, keys) = (take_extent(cursor)?, take_extent(cursor)?);
-    let counts = Counts {
+    Ok(Entry { least, most, lookup, keys, check: None, counts: take_counts(cursor)? })
+}
+
+pub(in crate::sieve) fn take_counts(cursor: &mut Cursor<'_>) -> Result<Counts> {
+    Ok(Counts {
         keys: cursor.varint()?,
         rows: cursor.varint()?,
         pairs: cursor.varint()?,
         reads: cursor.varint()?,
         runs: cursor.varint()?,
         blocks: cursor.varint()?,
-    };
-    Ok(Entry { least, most, lookup, keys, counts })
+    })
 }
 
 /// Decodes a root.
@@ -122,20 +125,28 @@ pub fn read<K: Key>(bytes: &[u8]) -> Result<Root<K>> {
 }
 
 fn take_options(cursor: &mut Cursor<'_>) -> Result<Options> {
-    let tag = cursor.u8()?;
-    let amount = take_u32(cursor)?;
-    let coarsen = match tag {
-        0 => Coarsen::Exact,
-        1 => Coarsen::Error { millionths: amount },
-        2 => Coarsen::Slope { thousandths: amount },
-        3 => Coarsen::Plain { keys: amount },
-        _ => return Err(malformed(cursor, "coarsening")),
-    };
-    let mut size = || cursor.varint().map(|size| to_usize(size).unwrap_or(usize::MAX));
-    let (max_records, max_key_bytes) = (size()?, size()?);
-    let options = Options { max_records, max_key_bytes, max_weight: take_u32(cursor)?, coarsen };
+    let coarsen = take_coarsen(cursor)?;
+    let options = Options { coarsen, ..take_limits(cursor)? };
     options.check().map_err(|_| malformed(cursor, "options"))?;
     Ok(options)
+}
+
+pub(in crate::sieve) fn take_coarsen(cursor: &mut Cursor<'_>) -> Result<Coarsen> {
+    let tag = cursor.u8()?;
+    let amount = take_u32(cursor)?;
+    match tag {
+        0 => Ok(Coarsen::Exact),
+        1 => Ok(Coarsen::Error { millionths: amount }),
+        2 => Ok(Coarsen::Slope { thousandths: amount }),
+        3 => Ok(Coarsen::Plain { keys: amount }),
+        _ => Err(malformed(cursor, "coarsening")),
+    }
+}
+
+pub(in crate::sieve) fn take_limits(cursor: &mut Cursor<'_>) -> Result<Options> {
+    let mut size = || cursor.varint().map(|size| to_usize(size).unwrap_or(usize::MAX));
+    let (max_records, max_key_bytes) = (size()?, size()?);
+    Ok(Options { max_records, max_key_bytes, max_weight: take_u32(cursor)?, ..Options::DEFAULT })
 }
 
 fn take_stats<K: Key>(cursor: &mut Cursor<'_>) -> Result<Stats<K>> {

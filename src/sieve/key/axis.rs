@@ -1,12 +1,16 @@
 //! Typed values as keys on an ordered axis. The mapping is weakly monotone, and injective where `exact` returns true.
 
-use std::fmt::Debug;
+use std::cmp::Ordering;
+use std::fmt::{Debug, Formatter};
+use std::hash::{Hash, Hasher};
 
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
-use crate::int::{low_u64, to_u64, to_usize};
+use crate::int::{low_u8, low_u64, to_u64};
+use crate::sieve::key::bounds::Bound;
+use crate::sieve::key::hash::HashedKey;
 use crate::sieve::key::string_points::StringPoints;
-use crate::varint::{put_varint, take_len};
+use crate::varint::put_varint;
 
 /// Longer byte strings are truncated to this length. Truncation can only cause ties, and so false positives. It also
 /// bounds the size of every stored key.
@@ -82,25 +86,91 @@ pub fn uuid(value: [u8; 16]) -> u128 {
 }
 
 /// A byte string as a key, truncated to [`MAX_KEY_BYTES`].
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Bytes(Box<[u8]>);
+#[derive(Clone)]
+pub struct Bytes(Stored);
+
+/// The longest byte strings that are stored without an allocation, such as a UUID with dashes.
+const MAX_INLINE: usize = 38;
+
+#[derive(Clone)]
+enum Stored {
+    Inline { len: u8, bytes: [u8; MAX_INLINE] },
+    Allocated(Box<[u8]>),
+}
 
 impl Bytes {
     /// Returns the key of a string or binary value.
+    #[inline]
     pub fn new(value: &[u8]) -> Self {
-        Self(value[..value.len().min(MAX_KEY_BYTES)].into())
+        if value.len() > MAX_INLINE {
+            return Self(Stored::Allocated(value[..value.len().min(MAX_KEY_BYTES)].into()));
+        }
+        let mut bytes = [0; MAX_INLINE];
+        bytes[..value.len()].copy_from_slice(value);
+        Self(Stored::Inline { len: low_u8(to_u64(value.len())), bytes })
+    }
+
+    /// Returns the key of two byte strings in sequence, which are not too long.
+    pub(super) fn concat(start: &[u8], end: &[u8]) -> Self {
+        let len = start.len() + end.len();
+        if len > MAX_INLINE {
+            return Self(Stored::Allocated([start, end].concat().into()));
+        }
+        let mut bytes = [0; MAX_INLINE];
+        bytes[..start.len()].copy_from_slice(start);
+        bytes[start.len()..len].copy_from_slice(end);
+        Self(Stored::Inline { len: low_u8(to_u64(len)), bytes })
     }
 
     /// Returns the greatest key that begins with `prefix`.
     pub fn last_with_prefix(prefix: &[u8]) -> Self {
         let mut bytes = prefix[..prefix.len().min(MAX_KEY_BYTES)].to_vec();
         bytes.resize(MAX_KEY_BYTES, 0xff);
-        Self(bytes.into())
+        Self::new(&bytes)
     }
 
     /// Returns the bytes of the key.
+    #[inline]
     pub fn as_slice(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Stored::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Stored::Allocated(bytes) => bytes,
+        }
+    }
+}
+
+impl Debug for Bytes {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Bytes").field(&self.as_slice()).finish()
+    }
+}
+
+impl PartialEq for Bytes {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for Bytes {}
+
+impl PartialOrd for Bytes {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Bytes {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_slice().cmp(other.as_slice())
+    }
+}
+
+impl Hash for Bytes {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_slice().hash(state);
     }
 }
 
@@ -152,7 +222,7 @@ pub enum Position {
 }
 
 /// A key of one of three types: `u64`, `u128` or [`Bytes`].
-pub trait Key: Clone + Ord + Debug + Send + Sync {
+pub trait Key: Bound + HashedKey + Clone + Ord + Debug + Send + Sync {
     /// The code of the key type. Every part stores it, and readers reject parts of another type.
     const CODE: u8;
     /// The size of a stored point in bytes.
@@ -177,7 +247,7 @@ pub trait Key: Clone + Ord + Debug + Send + Sync {
     /// Returns eight bytes that sort like the keys, apart from ties: the bytes after `prefix` if the key begins with
     /// it.
     fn prefix_word(&self, prefix: &[u8]) -> u64;
-    /// Returns the heap memory that a buffered key occupies.
+    /// Returns the bytes of a byte string, which are limited in a page. Zero for numbers.
     fn heap_bytes(&self) -> usize;
     /// Writes the key as a difference from the previous one, which must not be greater.
     fn write_after(&self, previous: Option<&Self>, out: &mut Vec<u8>);
@@ -312,101 +382,6 @@ impl Key for u128 {
 
     fn from_ordinal(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self::from_be_bytes)
-    }
-}
-
-impl Key for Bytes {
-    const CODE: u8 = 3;
-    const POINT_BYTES: usize = 16;
-    const POINTS_DIFFER: bool = false;
-
-    fn common_bits(&self, other: &Self) -> u32 {
-        let (a, b) = (&*self.0, &*other.0);
-        let same = a.iter().zip(b).take_while(|(x, y)| x == y).count();
-        let bits = |byte_index: usize, byte: u8| crate::int::saturating_u32(byte_index) * 8 + byte.leading_zeros();
-        match (a.get(same), b.get(same)) {
-            (Some(x), Some(y)) => bits(same, x ^ y),
-            // One key is a prefix of the other, and is padded with zeros.
-            _ => {
-                let longer = if a.len() > b.len() { a } else { b };
-                let rest = longer[same..].iter().position(|&byte| byte != 0);
-                rest.map_or(u32::MAX, |zeros| bits(same + zeros, longer[same + zeros]))
-            }
-        }
-    }
-
-    fn point_mapping(keys: &[Self]) -> StringPoints {
-        StringPoints::of(keys.iter().map(Bytes::as_slice))
-    }
-
-    fn point(&self, mapping: &StringPoints) -> u128 {
-        mapping.point(&self.0)
-    }
-
-    fn position(&self, mapping: &StringPoints) -> Position {
-        if self.0.starts_with(mapping.prefix()) {
-            Position::At(self.point(mapping))
-        } else if *self.0 < *mapping.prefix() {
-            Position::Below
-        } else {
-            Position::Above
-        }
-    }
-
-    #[inline]
-    fn approximate_point(&self, mapping: &StringPoints, ignored_bits: u32) -> Option<u128> {
-        self.0.starts_with(mapping.prefix()).then(|| mapping.point_above(&self.0, ignored_bits))
-    }
-
-    fn prefix_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    #[inline]
-    fn prefix_word(&self, prefix: &[u8]) -> u64 {
-        match self.0.strip_prefix(prefix) {
-            Some(rest) => match rest.first_chunk() {
-                Some(head) => u64::from_be_bytes(*head),
-                None => rest
-                    .iter()
-                    .zip([56, 48, 40, 32, 24, 16, 8])
-                    .fold(0, |head, (&byte, up)| head | u64::from(byte) << up),
-            },
-            None if *self.0 < *prefix => 0,
-            None => u64::MAX,
-        }
-    }
-
-    fn heap_bytes(&self) -> usize {
-        self.0.len()
-    }
-
-    fn write_after(&self, previous: Option<&Self>, out: &mut Vec<u8>) {
-        let same = previous.map_or(0, |key| key.0.iter().zip(&self.0).take_while(|(x, y)| x == y).count());
-        put_varint(out, to_u64(same));
-        put_varint(out, to_u64(self.0.len() - same));
-        out.extend_from_slice(&self.0[same..]);
-    }
-
-    fn read_after(previous: Option<&Self>, cursor: &mut Cursor<'_>) -> Result<Self> {
-        let at = cursor.offset();
-        let malformed = || Error::at(ErrorKind::SieveMalformed { field: "key" }, at);
-        let same = to_usize(cursor.varint()?).ok_or_else(malformed)?;
-        let shared = previous.map_or(&[][..], |key| &key.0).get(..same).ok_or_else(malformed)?;
-        let len = take_len(cursor)?;
-        let rest = cursor.take(len)?;
-        if shared.len() + rest.len() > MAX_KEY_BYTES {
-            return Err(malformed());
-        }
-        Ok(Self([shared, rest].concat().into()))
-    }
-
-    fn ordinal(&self) -> Vec<u8> {
-        self.0.to_vec()
-    }
-
-    fn from_ordinal(bytes: &[u8]) -> Option<Self> {
-        (bytes.len() <= MAX_KEY_BYTES).then(|| Self(bytes.into()))
     }
 }
 

@@ -2,4 +2,7 @@
 
 pub mod arrow;
 pub mod axis;
+pub(in crate::sieve) mod bounds;
+mod bytes;
+pub(in crate::sieve) mod hash;
 pub(in crate::sieve) mod string_points;

@@ -17,22 +17,31 @@ const POINT_BITS: u32 = 128;
 /// Positions after this many are ignored.
 const MAX_PLACES: usize = 64;
 
+/// Marks a byte that is not a symbol.
+const ABSENT: u16 = 1 << 15;
+
 /// The bytes that occur at one or more positions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Alphabet {
     /// In ascending order.
     symbols: Vec<u8>,
-    /// For each byte, the number of symbols below it.
-    below: Vec<u8>,
+    /// For each byte, the number of symbols below it, and [`ABSENT`] if the byte is not a symbol.
+    ranks: Vec<u16>,
     bits: u32,
 }
 
 impl Alphabet {
     fn new(symbols: Vec<u8>) -> Self {
-        let below =
-            (0..=u8::MAX).map(|byte| low_u8(to_u64(symbols.partition_point(|&symbol| symbol < byte)))).collect();
+        let (mut ranks, mut below) = (vec![ABSENT; 256], 0);
+        for (byte, rank) in (0..=u8::MAX).zip(&mut ranks) {
+            *rank |= below;
+            if symbols.get(usize::from(below)) == Some(&byte) {
+                *rank &= !ABSENT;
+                below += 1;
+            }
+        }
         let bits = usize::BITS - (symbols.len() - 1).leading_zeros();
-        Self { symbols, below, bits }
+        Self { symbols, ranks, bits }
     }
 }
 
@@ -55,11 +64,14 @@ impl StringPoints {
         let prefix = least.iter().zip(most).take_while(|(a, b)| a == b).count();
         let mut mapping = Self { prefix: least[..prefix].to_vec(), ..Self::default() };
         let longest = keys.clone().map(<[u8]>::len).max().unwrap_or(0);
-        for place in prefix..longest.min(prefix + MAX_PLACES) {
-            let mut occurs = [false; 256];
-            for key in keys.clone() {
-                occurs[usize::from(key.get(place).copied().unwrap_or(0))] = true;
-            }
+        let mut occurs = vec![[false; 256]; (longest - prefix).min(MAX_PLACES)];
+        for key in keys {
+            // All keys begin with the prefix.
+            let rest = key.get(prefix..).unwrap_or_default();
+            occurs.iter_mut().zip(rest).for_each(|(occurs, &byte)| occurs[usize::from(byte)] = true);
+            occurs.iter_mut().skip(rest.len()).for_each(|occurs| occurs[0] = true);
+        }
+        for occurs in occurs {
             let symbols: Vec<u8> = (0..=u8::MAX).filter(|&byte| occurs[usize::from(byte)]).collect();
             let existing = mapping.alphabets.iter().position(|alphabet| alphabet.symbols == symbols);
             let number = existing.unwrap_or(mapping.alphabets.len());
@@ -82,7 +94,21 @@ impl StringPoints {
 
     /// Returns the point of a key that begins with the prefix. The key need not belong to the segment.
     pub(in crate::sieve) fn point(&self, key: &[u8]) -> u128 {
-        self.point_above(key, 0)
+        let (mut point, mut part, mut part_bits, mut ranks) = (0u128, 0u64, 0, 0);
+        let mut bytes = key.get(self.prefix.len()..).unwrap_or_default().iter();
+        for &place in &self.places {
+            let alphabet = &self.alphabets[usize::from(place)];
+            let rank = alphabet.ranks[usize::from(bytes.next().copied().unwrap_or(0))];
+            ranks |= rank;
+            if part_bits + alphabet.bits > u64::BITS {
+                point = point << part_bits | u128::from(part);
+                (part, part_bits) = (0, 0);
+            }
+            part = part << alphabet.bits | u64::from(rank);
+            part_bits += alphabet.bits;
+        }
+        // Keys of the segment consist of symbols.
+        if ranks & ABSENT == 0 { point << part_bits | u128::from(part) } else { self.point_above(key, 0) }
     }
 
     /// Like [`Self::point`], but the lowest `ignored_bits` bits may differ.
@@ -97,7 +123,7 @@ impl StringPoints {
             }
             let alphabet = &self.alphabets[usize::from(place)];
             let byte = bytes.next().copied().unwrap_or(0);
-            let below = usize::from(alphabet.below[usize::from(byte)]);
+            let below = usize::from(alphabet.ranks[usize::from(byte)] & !ABSENT);
             left -= alphabet.bits;
             let shifted = point.checked_shl(alphabet.bits).unwrap_or(0);
             match alphabet.symbols.get(below) {

@@ -25,6 +25,16 @@ pub enum Coarsen {
     },
 }
 
+/// The version of the stored form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// Version 1: locations are named, and every segment has a keys section. Only updates of existing columns write it.
+    #[default]
+    V1,
+    /// Version 2: locations are units of slices, and keys sections are optional.
+    V2,
+}
+
 /// Limits on a segment and on the memory of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
@@ -36,15 +46,40 @@ pub struct Options {
     pub max_weight: u32,
     /// How to coarsen the runs.
     pub coarsen: Coarsen,
+    /// The version of the stored form. Version 1 ignores the fields below.
+    pub format: Format,
+    /// True to store every key, so that a compaction does not read the table again.
+    pub keep_keys: bool,
+    /// Whether to store fingerprints of the keys, which exclude absent keys. `None` stores them where they pay.
+    pub fingerprints: Option<bool>,
+    /// The mean number of locations that an absent key may read where fingerprints are stored, in millionths.
+    pub fpp: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { max_records: 3_000_000, max_key_bytes: 64 << 20, max_weight: 16_384, coarsen: Coarsen::Exact }
+        Self::DEFAULT
     }
 }
 
 impl Options {
+    /// The default options, for constants.
+    pub const DEFAULT: Self = Self {
+        max_records: 3_000_000,
+        max_key_bytes: 64 << 20,
+        max_weight: 16_384,
+        coarsen: Coarsen::Exact,
+        format: Format::V1,
+        keep_keys: false,
+        fingerprints: None,
+        fpp: 20_000,
+    };
+
+    /// Returns true if segments have a keys section.
+    pub fn stores_keys(&self) -> bool {
+        self.format == Format::V1 || self.keep_keys
+    }
+
     /// Returns the most bytes that a builder holds for keys of `key_size` bytes, apart from one more key with its
     /// locations.
     pub fn memory_bound(&self, key_size: usize) -> usize {
@@ -59,6 +94,7 @@ impl Options {
             Coarsen::Plain { keys: 0 } => Some("plain blocks hold at least one key"),
             Coarsen::Error { millionths } if millionths > 1_000_000 => Some("an error is a share of at most one"),
             _ if self.max_records == 0 || self.max_key_bytes == 0 || self.max_weight == 0 => Some("a limit of zero"),
+            _ if self.fpp == 0 || self.fpp > 1_000_000 => Some("a false positive rate is above zero and at most one"),
             _ => None,
         };
         wrong.map_or(Ok(()), |what| Err(Error::new(ErrorKind::SieveOption(what))))

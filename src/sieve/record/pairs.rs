@@ -7,13 +7,21 @@ use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::int::to_u64;
 use crate::sieve::code::format::{RUN, begin, cursor, end, malformed, take_u32, unframe};
+use crate::sieve::code::offset::Offset;
 use crate::sieve::key::arrow::{ArrowKey, Axis, ColumnCounts};
-use crate::sieve::key::axis::{Bytes, MAX_KEY_BYTES};
+use crate::sieve::key::axis::{Bytes, Key};
+use crate::sieve::record::sorted::{RowShare, SortedRows};
+use crate::sieve::record::texts::TextPairs;
+use crate::sieve::record::words::Words;
 use crate::varint::put_varint;
 use arrow_array::ArrayRef;
+use std::collections::VecDeque;
 
 /// The size at which a chunk is closed: large enough to be worth a read, small enough to merge many runs.
 const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The rows that a call adds to a sorted run.
+const ROWS_PER_CALL: usize = 1 << 18;
 
 /// A key type that has a buffer in which values wait to be sorted.
 pub trait SortableKey: ArrowKey {
@@ -37,11 +45,20 @@ impl SortableKey for Bytes {
 #[derive(Debug)]
 pub struct RunSorter<K: SortableKey> {
     pairs: K::Buffer,
+    /// The run that is being written.
+    open: Option<OpenRun<K>>,
+}
+
+#[derive(Debug)]
+struct OpenRun<K> {
+    rows: SortedRows<K>,
+    waiting: VecDeque<RowShare>,
+    out: RunWriter<K>,
 }
 
 impl<K: SortableKey> Default for RunSorter<K> {
     fn default() -> Self {
-        Self { pairs: K::Buffer::default() }
+        Self::of(K::Buffer::default())
     }
 }
 
@@ -49,21 +66,35 @@ impl<K: SortableKey> Default for RunSorter<K> {
 pub trait PairBuffer<K: ArrowKey>: Default + std::fmt::Debug + Send {
     /// Adds rows of a value.
     fn push(&mut self, value: K::Value<'_>, location: u32, rows: u64);
-    /// Returns the memory in use.
+    /// Returns the memory in use: zero only if there are no rows. What may double when it grows counts twice.
     fn num_bytes(&self) -> usize;
     /// Empties the buffer and passes on all pairs in order of key and location. Rows of equal pairs are summed.
     fn drain(&mut self, take: &mut dyn FnMut(K, u32, u64));
+    /// Returns an empty buffer whose rows can be sorted together with the rows of this one.
+    fn sibling(&self) -> Self;
+    /// Sorts the rows of several buffers together, in their own memory. Returns the buffers if their rows can only be
+    /// sorted as runs.
+    fn sort(buffers: Vec<Self>, threads: usize) -> std::result::Result<SortedRows<K>, Vec<Self>>;
 }
 
 impl<K: SortableKey> RunSorter<K> {
+    fn of(pairs: K::Buffer) -> Self {
+        Self { pairs, open: None }
+    }
+
     /// Adds the rows of a column that belongs to a location.
     pub fn push(&mut self, axis: &Axis, column: &ArrayRef, location: u32) -> Result<ColumnCounts> {
         axis.visit::<K>(column, |value, rows| self.pairs.push(value, location, rows))
     }
 
-    /// Returns the memory in use.
+    /// Returns the memory in use. What may double when it grows counts twice.
     pub fn num_bytes(&self) -> usize {
         self.pairs.num_bytes()
+    }
+
+    /// Returns an empty sorter whose rows can be sorted together with the rows of this one.
+    pub fn sibling(&self) -> Self {
+        Self::of(self.pairs.sibling())
     }
 
     /// Returns the pairs as a sorted run in chunks, and empties the buffer.
@@ -72,99 +103,89 @@ impl<K: SortableKey> RunSorter<K> {
         self.pairs.drain(&mut |key, location, rows| out.push(key, location, rows));
         out.finish()
     }
+
+    /// Empties the buffer in several calls. Each returns the next chunks of the sorted run, or `None` at its end. Rows
+    /// added meanwhile are part of the next run.
+    pub fn sort_next(&mut self) -> Option<Vec<Vec<u8>>> {
+        if self.open.is_none() {
+            if self.pairs.num_bytes() == 0 {
+                return None;
+            }
+            let empty = self.pairs.sibling();
+            let rows = match K::Buffer::sort(vec![std::mem::replace(&mut self.pairs, empty)], 1) {
+                Ok(rows) => rows,
+                Err(mut buffers) => {
+                    let mut out = RunWriter::default();
+                    buffers.iter_mut().for_each(|pairs| {
+                        pairs.drain(&mut |key, location, rows| out.push(key, location, rows));
+                    });
+                    return Some(out.finish());
+                }
+            };
+            let waiting = rows.shares(ROWS_PER_CALL).into();
+            self.open = Some(OpenRun { rows, waiting, out: RunWriter::default() });
+        }
+        let OpenRun { rows, waiting, out } = self.open.as_mut()?;
+        if let Some(share) = waiting.pop_front() {
+            rows.drain_share(share, &mut |key, location, rows| out.push(key, location, rows));
+            return Some(out.take());
+        }
+        self.open.take().map(|run| run.out.finish()).filter(|chunks| !chunks.is_empty())
+    }
+
+    /// Sorts the rows of several sorters together. Returns the sorters if their rows can only be sorted as runs.
+    pub fn sort_all(sorters: Vec<Self>, threads: usize) -> std::result::Result<SortedRows<K>, Vec<Self>> {
+        let buffers = sorters.into_iter().map(|sorter| sorter.pairs).collect();
+        K::Buffer::sort(buffers, threads).map_err(|buffers| buffers.into_iter().map(Self::of).collect())
+    }
 }
 
 /// Numeric keys with location and rows.
 #[derive(Debug)]
-pub struct NumberPairs<K>(Vec<(K, u32, u32)>);
+pub struct NumberPairs<K>(Words<K>);
 
 impl<K> Default for NumberPairs<K> {
     fn default() -> Self {
-        Self(Vec::new())
+        Self(Words::default())
     }
 }
 
-impl<K: for<'a> ArrowKey<Value<'a> = K> + Copy> PairBuffer<K> for NumberPairs<K> {
+impl<K: for<'a> ArrowKey<Value<'a> = K> + Offset + 'static> PairBuffer<K> for NumberPairs<K> {
     #[inline]
-    fn push(&mut self, value: K, location: u32, mut rows: u64) {
-        while rows > u64::from(u32::MAX) {
-            self.0.push((value, location, u32::MAX));
-            rows -= u64::from(u32::MAX);
-        }
-        self.0.push((value, location, u32::try_from(rows).unwrap_or(u32::MAX)));
+    fn push(&mut self, value: K, location: u32, rows: u64) {
+        self.0.push(value, location, rows);
     }
 
     fn num_bytes(&self) -> usize {
-        self.0.capacity() * size_of::<(K, u32, u32)>()
+        self.0.num_bytes()
     }
 
     fn drain(&mut self, take: &mut dyn FnMut(K, u32, u64)) {
-        let mut pairs = std::mem::take(&mut self.0);
-        pairs.sort_unstable_by_key(|pair| (pair.0, pair.1));
-        for same in pairs.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
-            take(same[0].0, same[0].1, same.iter().map(|pair| u64::from(pair.2)).sum());
-        }
+        let (chunks, counted) = std::mem::take(&mut self.0).into_parts();
+        SortedRows::new(chunks, |word| word, counted, 1).drain(take);
+    }
+
+    fn sibling(&self) -> Self {
+        Self::default()
+    }
+
+    fn sort(buffers: Vec<Self>, threads: usize) -> std::result::Result<SortedRows<K>, Vec<Self>> {
+        Ok(sorted_numbers(buffers, threads))
     }
 }
 
-/// Byte strings, concatenated, with location and rows.
-#[derive(Debug, Default)]
-pub struct TextPairs {
-    bytes: Vec<u8>,
-    entries: Vec<Text>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Text {
-    /// The first eight bytes, which decide most comparisons.
-    head: u64,
-    start: usize,
-    len: u16,
-    location: u32,
-    rows: u64,
-}
-
-impl TextPairs {
-    fn of(&self, entry: &Text) -> &[u8] {
-        &self.bytes[entry.start..entry.start + usize::from(entry.len)]
+/// Sorts the rows of several buffers together.
+pub(in crate::sieve) fn sorted_numbers<K: Key + Offset + 'static>(
+    buffers: Vec<NumberPairs<K>>,
+    threads: usize,
+) -> SortedRows<K> {
+    let (mut chunks, mut counted) = (Vec::new(), Vec::new());
+    for buffer in buffers {
+        let parts = buffer.0.into_parts();
+        chunks.extend(parts.0);
+        counted.extend(parts.1);
     }
-}
-
-impl PairBuffer<Bytes> for TextPairs {
-    fn push(&mut self, value: &[u8], location: u32, rows: u64) {
-        let value = &value[..value.len().min(MAX_KEY_BYTES)];
-        // Rows of the same value are often adjacent.
-        if let Some(last) = self.entries.last_mut()
-            && last.location == location
-            && self.bytes[last.start..last.start + usize::from(last.len)] == *value
-        {
-            last.rows = last.rows.saturating_add(rows);
-            return;
-        }
-        let mut head = [0; 8];
-        head[..value.len().min(8)].copy_from_slice(&value[..value.len().min(8)]);
-        let (start, len) = (self.bytes.len(), u16::try_from(value.len()).unwrap_or(u16::MAX));
-        self.bytes.extend_from_slice(value);
-        self.entries.push(Text { head: u64::from_be_bytes(head), start, len, location, rows });
-    }
-
-    fn num_bytes(&self) -> usize {
-        self.bytes.capacity() + self.entries.capacity() * size_of::<Text>()
-    }
-
-    fn drain(&mut self, take: &mut dyn FnMut(Bytes, u32, u64)) {
-        let mut texts = std::mem::take(self);
-        let mut entries = std::mem::take(&mut texts.entries);
-        entries.sort_unstable_by(|a, b| {
-            let order = a.head.cmp(&b.head).then_with(|| texts.of(a).cmp(texts.of(b)));
-            order.then(a.location.cmp(&b.location))
-        });
-        let same = |a: &Text, b: &Text| a.location == b.location && a.head == b.head && texts.of(a) == texts.of(b);
-        for same in entries.chunk_by(same) {
-            let rows = same.iter().fold(0u64, |rows, entry| rows.saturating_add(entry.rows));
-            take(Bytes::new(texts.of(&same[0])), same[0].location, rows);
-        }
-    }
+    SortedRows::new(chunks, |word| word, counted, threads)
 }
 
 /// Writes a sorted run as chunks.
@@ -257,5 +278,51 @@ impl<K: ArrowKey> RunChunk<K> {
         self.at += cursor.position();
         self.previous = Some(key.clone());
         Ok(Some((key, location, rows)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check<K: SortableKey>(rows: &[(K::Value<'_>, u32, u64)]) {
+        let mut sorter = RunSorter::<K>::default();
+        let mut expected = Vec::new();
+        rows.iter().for_each(|&(value, location, count)| sorter.pairs.push(value, location, count));
+        rows.iter().for_each(|&(value, location, count)| expected.push((K::owned(value), location, count)));
+        let mut chunks = Vec::new();
+        while let Some(more) = sorter.sort_next() {
+            chunks.extend(more);
+        }
+        let mut pairs = Vec::new();
+        for chunk in chunks {
+            let mut chunk = RunChunk::<K>::new(chunk).unwrap();
+            while let Some(pair) = chunk.next_pair().unwrap() {
+                pairs.push(pair);
+            }
+        }
+        expected.sort();
+        expected.dedup_by(|next, sum| {
+            let same = (&next.0, next.1) == (&sum.0, sum.1);
+            sum.2 += if same { next.2 } else { 0 };
+            same
+        });
+        assert_eq!(pairs, expected);
+        assert_eq!(sorter.num_bytes(), 0);
+        assert!(sorter.sort_next().is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn a_run_in_several_calls_holds_all_rows(
+            rows in proptest::collection::vec((prop_oneof![0u64..9, any::<u64>()], 0u32..3, prop_oneof![Just(1u64), 1u64..50]), 0..30),
+        ) {
+            check::<u64>(&rows);
+            let texts: Vec<String> = rows.iter().map(|row| row.0.to_string()).collect();
+            let texts: Vec<(&[u8], u32, u64)> =
+                rows.iter().zip(&texts).map(|(row, text)| (text.as_bytes(), row.1, row.2)).collect();
+            check::<Bytes>(&texts);
+        }
     }
 }

@@ -9,8 +9,11 @@ use crate::sieve::record::options::Coarsen;
 /// The approximate cost of a boundary between two runs, in bits.
 const BITS_PER_SEPARATOR: u64 = 3;
 
-/// The location sets of a segment by handle. A handle below `num_locals` is a single location; any other is a set of
-/// several.
+/// The handle of the set without locations, which only gaps between keys have.
+pub(in crate::sieve) const NO_LOCATIONS: u32 = u32::MAX;
+
+/// The location sets of a segment by handle. A handle below `num_locals` is a single location; any other but
+/// [`NO_LOCATIONS`] is a set of several.
 #[derive(Debug, Default)]
 pub(in crate::sieve) struct Sets {
     identity: Vec<u32>,
@@ -46,6 +49,9 @@ impl Sets {
     }
 
     pub(in crate::sieve) fn members(&self, handle: u32) -> &[u32] {
+        if handle == NO_LOCATIONS {
+            return &[];
+        }
         let handle = index(handle);
         match handle.checked_sub(self.identity.len()) {
             None => &self.identity[handle..=handle],
@@ -54,6 +60,9 @@ impl Sets {
     }
 
     pub(in crate::sieve) fn len_of(&self, handle: u32) -> u64 {
+        if handle == NO_LOCATIONS {
+            return 0;
+        }
         match index(handle).checked_sub(self.identity.len()) {
             None => 1,
             Some(number) => to_u64(self.several[number].len()),

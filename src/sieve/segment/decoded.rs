@@ -9,10 +9,9 @@ use crate::sieve::code::bits::{BackReader, BitReader, Source};
 use crate::sieve::code::offset::{Offset, shifted};
 use crate::sieve::code::separators::{MAX_SEPARATORS, take_separators};
 use crate::sieve::segment::block::{FUEL, Layout, SetKind, StoredSets, take_kind, take_set, take_shared};
+use crate::sieve::segment::fingerprint::{fingerprint, take_fingerprints, universe};
+use crate::sieve::segment::runs::{LIST, NO_TAG, OUTSIDE, Run, Runs, list_at};
 use std::ops::Range;
-
-/// Marks a run whose set has several members. The other bits are the start of their list.
-const SEVERAL: u32 = 1 << 31;
 
 /// Returns the number of runs per stored union, which lets a long interval skip them in one step. Small unions cover
 /// fewer runs.
@@ -27,17 +26,6 @@ const MOST_ENTRIES: usize = 1 << 18;
 /// The most bytes for the unions of groups.
 const MOST_UNION_BYTES: usize = 1 << 18;
 
-/// Up to this many runs, a linear count is faster than a binary search.
-const COUNTED: usize = 8;
-
-/// The runs in order. The lowest 32 bits are the set. Above them is the start of the run, relative to its block and
-/// without the low bits that are zero in every start. Storing both together saves a cache miss.
-#[derive(Debug)]
-enum Runs {
-    Short(Vec<u64>),
-    Long(Vec<u128>),
-}
-
 /// The runs of one segment, block by block.
 #[derive(Debug)]
 pub(in crate::sieve) struct DecodedSegment {
@@ -49,9 +37,14 @@ pub(in crate::sieve) struct DecodedSegment {
     /// The first run of each block, and the end of the last block.
     starts: Vec<u32>,
     runs: Runs,
-    num_runs: usize,
     /// Lists of locations, each preceded by its length.
     lists: Vec<u32>,
+    /// The slots of a fingerprint for each location, or zero if there are no fingerprints.
+    slots: u32,
+    /// For each run with the tag `OUTSIDE`, the list of its fingerprints in `fingerprints`. Empty if there is none.
+    outside: Vec<u32>,
+    /// Lists of fingerprints of several keys, each preceded by its length.
+    fingerprints: Vec<u32>,
     /// Unions of groups of neighbouring runs as bit sets. Empty if there are few runs or too many locations.
     unions: Vec<u64>,
     /// The location of the first bit in a union.
@@ -77,8 +70,14 @@ struct SegmentDecoder<P> {
     /// The location of each run, or the start of its list.
     sets: Vec<u32>,
     lists: Vec<u32>,
+    /// The list without locations, once it is needed.
+    empty: Option<u32>,
     /// The list of each shared set decoded so far.
     shared: Vec<u32>,
+    /// The tag of each run, and the list of its fingerprints if they are outside.
+    tags: Vec<u32>,
+    outside: Vec<u32>,
+    fingerprints: Vec<u32>,
     fuel: u64,
 }
 
@@ -94,7 +93,29 @@ impl<P: Offset> SegmentDecoder<P> {
         lists.push(0);
         take(fuel, &mut |local| lists.extend(locations.get(index(local))))?;
         lists[start] = saturating_u32(lists.len() - start - 1);
-        Some(SEVERAL | saturating_u32(start))
+        Some(LIST | saturating_u32(start))
+    }
+
+    /// Decodes the fingerprints of a run.
+    fn tag(&mut self, set: u32, layout: &Layout, back: &mut BackReader<'_>) -> Option<()> {
+        let num_locations = if set & LIST == 0 { 1 } else { saturating_u32(list_at(&self.lists, set & !LIST).len()) };
+        let (mut tag, mut outside) = (NO_TAG, 0);
+        if num_locations > 0 {
+            let Self { fingerprints, fuel, .. } = self;
+            outside = fingerprints.len();
+            fingerprints.push(0);
+            take_fingerprints(back, (num_locations, layout.slots), fuel, |_, stored| fingerprints.push(stored)).ok()?;
+            fingerprints[outside] = saturating_u32(fingerprints.len() - outside - 1);
+            tag = OUTSIDE;
+            if let [1, only] = fingerprints[outside..] {
+                tag = only + 1;
+                fingerprints.truncate(outside);
+                outside = 0;
+            }
+        }
+        self.tags.push(tag);
+        self.outside.push(saturating_u32(outside));
+        Some(())
     }
 
     fn block(&mut self, stored: &StoredSegment<'_>, start: usize, end: usize) -> Option<()> {
@@ -113,7 +134,7 @@ impl<P: Offset> SegmentDecoder<P> {
                     let list = *self.shared.get(index(number))?;
                     if list == u32::MAX {
                         let list = self.list(stored.locations, |fuel, mut add| {
-                            take_shared(stored.shared, number, layout, fuel, &mut add).ok()
+                            take_shared(stored.shared, number, layout, fuel, &mut add).ok().map(drop)
                         })?;
                         self.shared[index(number)] = list;
                         list
@@ -121,18 +142,29 @@ impl<P: Offset> SegmentDecoder<P> {
                         list
                     }
                 }
-                SetKind::Inline => {
-                    self.list(stored.locations, |fuel, mut add| take_set(&mut back, layout, fuel, &mut add).ok())?
-                }
+                SetKind::Inline => self.list(stored.locations, |fuel, mut add| {
+                    take_set(&mut back, layout, fuel, &mut add).ok().map(drop)
+                })?,
                 SetKind::Previous => *self.sets.get(run.checked_sub(1).filter(|&run| run >= first)?)?,
                 SetKind::BeforePrevious => *self.sets.get(run.checked_sub(2).filter(|&run| run >= first)?)?,
+                SetKind::Empty => match self.empty {
+                    Some(list) => list,
+                    None => {
+                        let list = self.list(&[], |_, _| Some(()))?;
+                        *self.empty.insert(list)
+                    }
+                },
             };
             if back.exhausted() {
                 return None;
             }
             self.sets.push(set);
+            if layout.slots > 0 {
+                self.tag(set, layout, &mut back)?;
+            }
         }
-        (self.sets.len().max(self.lists.len()) <= MOST_ENTRIES).then_some(())
+        let entries = self.sets.len().max(self.lists.len()).max(self.fingerprints.len());
+        (entries <= MOST_ENTRIES).then_some(())
     }
 }
 
@@ -145,6 +177,10 @@ impl DecodedSegment {
             lows: Vec::new(),
             sets: Vec::new(),
             lists: Vec::new(),
+            empty: None,
+            tags: Vec::new(),
+            outside: Vec::new(),
+            fingerprints: Vec::new(),
             shared: vec![u32::MAX; index(layout.num_shared)],
             fuel: FUEL,
         };
@@ -155,30 +191,37 @@ impl DecodedSegment {
             }
         }
         decoder.starts.push(saturating_u32(decoder.sets.len()));
-        let SegmentDecoder { starts, mut lows, mut sets, lists, .. } = decoder;
+        let SegmentDecoder { starts, lows, sets, lists, tags, mut outside, fingerprints, .. } = decoder;
         let zeros = lows.iter().filter(|&&low| low != P::ZERO).map(|low| low.trailing_zeros()).min();
         let ignored_bits = zeros.unwrap_or(0).min(layout.shift);
-        let num_runs = sets.len();
-        lows.resize(num_runs + COUNTED, P::ZERO);
-        sets.resize(num_runs + COUNTED, 0);
-        let lows = lows.into_iter().map(|low| low >> ignored_bits).zip(sets);
-        let runs = match layout.shift - ignored_bits {
-            0..=32 => Runs::Short(lows.map(|(low, set)| low.low() << 32 | u64::from(set)).collect()),
-            33..=64 => Runs::Long(lows.map(|(low, set)| u128::from(low.low()) << 32 | u128::from(set)).collect()),
-            _ => return None,
-        };
+        let runs = Runs::new(&lows, (ignored_bits, layout.shift - ignored_bits), &sets, &tags)?;
+        if fingerprints.is_empty() {
+            outside = Vec::new();
+        }
         let (origin, end) = (*stored.locations.first()?, *stored.locations.last()?);
         let (base, words) = (shifted(stored.least, layout.shift), index(end.checked_sub(origin)?) / 64 + 1);
-        let unions = Vec::new();
-        let shift = layout.shift;
-        let mut decoded = Self { shift, ignored_bits, base, starts, runs, num_runs, lists, unions, origin, words };
+        let (unions, shift, slots) = (Vec::new(), layout.shift, layout.slots);
+        let mut decoded = Self {
+            shift,
+            ignored_bits,
+            base,
+            starts,
+            runs,
+            lists,
+            slots,
+            outside,
+            fingerprints,
+            unions,
+            origin,
+            words,
+        };
         decoded.unite();
         Some(decoded)
     }
 
     fn unite(&mut self) {
         let per_group = runs_per_group(self.words);
-        let groups = self.num_runs / per_group;
+        let groups = self.runs.len() / per_group;
         if groups < 3 || groups * self.words * 8 > MOST_UNION_BYTES {
             return;
         }
@@ -191,11 +234,8 @@ impl DecodedSegment {
 
     /// Returns the memory in use.
     pub(in crate::sieve) fn num_bytes(&self) -> usize {
-        let runs = match &self.runs {
-            Runs::Short(runs) => size_of_val(runs.as_slice()),
-            Runs::Long(runs) => size_of_val(runs.as_slice()),
-        };
-        runs + (self.starts.len() + self.lists.len()) * 4 + self.unions.len() * 8
+        let words = self.starts.len() + self.lists.len() + self.outside.len() + self.fingerprints.len();
+        self.runs.num_bytes() + words * 4 + self.unions.len() * 8
     }
 
     /// Returns the number of low bits of a point that do not matter.
@@ -204,36 +244,39 @@ impl DecodedSegment {
         self.ignored_bits
     }
 
-    /// Returns the run of a point, and its set. Returns `None` outside the segment or in a block without keys.
+    /// Returns the run of a point. Returns `None` outside the segment or in a block without keys.
     #[inline]
-    fn run_of(&self, point: u128) -> Option<(usize, u32)> {
+    fn run_of(&self, point: u128) -> Option<Run> {
         let block = to_usize(low_u64(shifted(point, self.shift).checked_sub(self.base)?))?;
         let ends = self.starts.get(block..)?.first_chunk::<2>()?;
-        let runs = (index(ends[0]), index(ends[1]));
         let inside = low_u64((point & ((1u128 << self.shift) - 1)) >> self.ignored_bits);
-        match &self.runs {
-            Runs::Short(all) => {
-                let (run, entry) = last_at_most(all, runs, inside << 32 | u64::from(u32::MAX))?;
-                Some((run, low_u32(entry)))
-            }
-            Runs::Long(all) => {
-                let (run, entry) = last_at_most(all, runs, u128::from(inside) << 32 | u128::from(u32::MAX))?;
-                Some((run, low_u32(low_u64(entry))))
-            }
-        }
+        self.runs.find((index(ends[0]), index(ends[1])), inside)
     }
 
-    /// Appends the locations of the run of a point.
+    /// Appends the locations of the run of a point, unless its fingerprints exclude the key with this hash.
     #[inline]
-    pub(in crate::sieve) fn point(&self, point: u128, out: &mut Vec<u32>) {
-        let Some((_, set)) = self.run_of(point) else { return };
-        if set < SEVERAL { out.push(set) } else { out.extend_from_slice(self.list(set)) }
+    pub(in crate::sieve) fn point(&self, point: u128, hash: impl FnOnce() -> u64, out: &mut Vec<u32>) {
+        let Some(run) = self.run_of(point) else { return };
+        if run.tag != NO_TAG && !self.may_contain(run, hash()) {
+            return;
+        }
+        if run.set < LIST { out.push(run.set) } else { out.extend_from_slice(self.list(run.set)) }
+    }
+
+    #[inline]
+    fn may_contain(&self, run: Run, hash: u64) -> bool {
+        let num_locations = if run.set < LIST { 1 } else { saturating_u32(self.list(run.set).len()) };
+        if run.tag != OUTSIDE {
+            return fingerprint(hash, universe(1, num_locations, self.slots)) == run.tag - 1;
+        }
+        let members = self.outside.get(run.number).map_or(&[][..], |&at| list_at(&self.fingerprints, at));
+        let wanted = fingerprint(hash, universe(saturating_u32(members.len()), num_locations, self.slots));
+        members.binary_search(&wanted).is_ok()
     }
 
     #[inline]
     fn list(&self, set: u32) -> &[u32] {
-        let list = self.lists.get(index(set & !SEVERAL)..).and_then(<[u32]>::split_first);
-        list.and_then(|(len, rest)| rest.get(..index(*len))).unwrap_or_default()
+        list_at(&self.lists, set & !LIST)
     }
 
     /// Sets the bit of each location of a range of runs.
@@ -244,26 +287,21 @@ impl DecodedSegment {
                 *word |= 1 << (bit % 64);
             }
         };
-        let mut mark_set =
-            |set| if set < SEVERAL { set_bit(set) } else { self.list(set).iter().for_each(|&at| set_bit(at)) };
-        match &self.runs {
-            Runs::Short(all) => all.get(runs).unwrap_or_default().iter().for_each(|&run| mark_set(low_u32(run))),
-            Runs::Long(all) => {
-                all.get(runs).unwrap_or_default().iter().for_each(|&run| mark_set(low_u32(low_u64(run))))
-            }
-        }
+        self.runs.for_each_set(runs, |set| {
+            if set < LIST { set_bit(set) } else { self.list(set).iter().for_each(|&at| set_bit(at)) }
+        });
     }
 
     /// Appends the locations of every run that overlaps the points from `least` to `most`, both within the segment.
     pub(in crate::sieve) fn interval(&self, least: u128, most: u128, out: &mut Vec<u32>) {
         let block =
             |point: u128| shifted(point, self.shift).checked_sub(self.base).and_then(|at| to_usize(low_u64(at)));
-        let start_of = |block: usize| self.starts.get(block).map_or(self.num_runs, |&start| index(start));
+        let start_of = |block: usize| self.starts.get(block).map_or(self.runs.len(), |&start| index(start));
         // A block without keys has no run. The interval then starts with the first run after it and ends with the last
         // run before it.
-        let first = self.run_of(least).map(|run| run.0).or_else(|| block(least).map(start_of)).unwrap_or(0);
-        let end = self.run_of(most).map(|run| run.0 + 1).or_else(|| block(most).map(start_of));
-        let end = end.unwrap_or(self.num_runs).max(first);
+        let first = self.run_of(least).map(|run| run.number).or_else(|| block(least).map(start_of)).unwrap_or(0);
+        let end = self.run_of(most).map(|run| run.number + 1).or_else(|| block(most).map(start_of));
+        let end = end.unwrap_or(self.runs.len()).max(first);
         let mut union = vec![0; self.words];
         let per_group = runs_per_group(self.words);
         let groups = first.div_ceil(per_group)..end / per_group;
@@ -284,26 +322,6 @@ impl DecodedSegment {
             }
         }
     }
-}
-
-/// Returns the last number of `start..end` that is at most `bound`, and its index. `numbers` must be padded with
-/// `COUNTED` more elements, so that a search in a short range has no branch to mispredict.
-#[inline]
-fn last_at_most<T: Copy + Ord + Default>(numbers: &[T], (start, end): (usize, usize), bound: T) -> Option<(usize, T)> {
-    let len = end.checked_sub(start)?;
-    if len > COUNTED {
-        let count = numbers.get(start..end)?.partition_point(|number| *number <= bound);
-        let at = start + usize::checked_sub(count, 1)?;
-        return Some((at, *numbers.get(at)?));
-    }
-    let window: &[T; COUNTED] = numbers.get(start..)?.first_chunk()?;
-    let (mut count, mut last) = (0, T::default());
-    for (at, &number) in window.iter().enumerate() {
-        let within = (at < len) & (number <= bound);
-        count += usize::from(within);
-        last = if within { number } else { last };
-    }
-    Some((start + usize::checked_sub(count, 1)?, last))
 }
 
 #[cfg(test)]
@@ -333,8 +351,8 @@ mod tests {
     /// was decoded.
     fn check<K: Key>(pairs: Vec<(K, u32)>, absent: &[K], options: Options, random: &mut Random) -> bool {
         let mut keys: Vec<K> = pairs.iter().map(|pair| pair.0.clone()).chain(absent.iter().cloned()).collect();
-        let mut stored = index(pairs, options);
-        let decoded = stored.clone();
+        // Clones share their segments, and so their decoded forms.
+        let (mut stored, decoded) = (index(pairs.clone(), options), index(pairs, options));
         stored.set_cache_bytes(0);
         decoded.decode_all();
         keys.sort();

@@ -4,13 +4,16 @@ use std::ops::Range;
 
 use crate::int::{index, saturating_u32, to_u64, to_usize};
 use crate::sieve::code::offset::{Offset, shifted, shortest_separator};
-use crate::sieve::code::separators::SeparatorBuilder;
 use crate::sieve::key::axis::Key;
+use crate::sieve::key::hash::HashedKey;
+use crate::sieve::key::string_points::StringPoints;
 use crate::sieve::record::key_section::put_keys;
 use crate::sieve::record::options::{Coarsen, Options};
 use crate::sieve::record::records::Records;
+use crate::sieve::segment::absent::{AbsentKeys, Choice, MAX_SECTION_BYTES, choose};
 use crate::sieve::segment::coarsen::{KeyRun, Sets, coarsen};
-use crate::sieve::segment::write::{PlannedBlock, SegmentHeader, SegmentPlan, write};
+use crate::sieve::segment::plan::{BlockRules, plan};
+use crate::sieve::segment::write::{SegmentHeader, SegmentPlan, write};
 
 /// Blocks have between half this number and this number of runs on average: few enough to decode quickly, enough to
 /// share a stored bound.
@@ -20,8 +23,8 @@ const RUNS_PER_BLOCK: u64 = 8;
 /// proportion to its bits.
 const BITS_PER_BLOCK: u64 = 96;
 
-/// If a block has more separators, its segment is split in two: one block width does not suit all of its keys.
-const MOST_SEPARATORS: usize = 192;
+/// Blocks with fingerprints have at most twice this many keys on average, because long sets of them take time to decode.
+const KEYS_PER_BLOCK: u64 = 32;
 
 /// A finished segment: its two stored sections and its directory entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,15 +123,6 @@ impl Scratch {
     }
 }
 
-/// The keys of one run in one block.
-#[derive(Debug, Clone, Copy)]
-struct BlockRun<P> {
-    first: P,
-    last: P,
-    set: u32,
-    keys: u64,
-}
-
 /// Encodes a range of neighbouring keys as one segment, or as several if one block width does not suit all of them.
 pub(in crate::sieve) fn encode_segment<K: Key>(
     records: &Records<K>,
@@ -153,7 +147,15 @@ fn encode_points<K: Key, P: PlanWidth>(
 ) {
     let (least, most) = (&records.keys[range.start], &records.keys[range.end - 1]);
     let mapping = &K::point_mapping(&records.keys[range.clone()]);
-    let point = |key: usize| P::of(records.keys[key].point(mapping));
+    // Points of byte strings take long to compute.
+    let points: Vec<P> = match K::POINTS_DIFFER {
+        true => Vec::new(),
+        false => records.keys[range.clone()].iter().map(|key| P::of(key.point(mapping))).collect(),
+    };
+    let point = |key: usize| match K::POINTS_DIFFER {
+        true => P::of(records.keys[key].point(mapping)),
+        false => points[key - range.start],
+    };
     let (low, high) = (point(range.start), point(range.end - 1));
     let pairs = records.pairs(range.clone());
     let locations = scratch.number(&records.locations[pairs.clone()], num_locations);
@@ -161,38 +163,72 @@ fn encode_points<K: Key, P: PlanWidth>(
 
     let exact = runs(records, range.clone(), point, scratch, &mut sets);
     let runs = coarsen(exact, &mut sets, options.coarsen, num_locations);
+    let rows = records.rows[pairs.clone()].iter().fold(0, |sum: u64, &rows| sum.saturating_add(rows));
+    let Choice { absent, bits } = choose(options, (&runs, rows), &sets, K::POINTS_DIFFER, point);
+    let most_bytes = if absent == AbsentKeys::ReadRuns { usize::MAX } else { MAX_SECTION_BYTES };
+    if low < high && bits / 8 > to_u64(most_bytes) {
+        scratch.runs = runs;
+        return encode_halves::<K, P>(records, range, (low, high), mapping, (options, num_locations), scratch, out);
+    }
     let most_blocks = match options.coarsen {
         Coarsen::Plain { keys } => to_u64(range.len()) / u64::from(keys),
-        _ => to_u64(runs.len()) * 2 / runs_per_block(&runs, &sets),
+        _ => {
+            // A gap and the rest of the run after it are decoded quickly, so both together count as one run.
+            let gaps = if let AbsentKeys::Gaps { count } = absent { count } else { 0 };
+            let blocks = (to_u64(runs.len()) + gaps) * 2 / runs_per_block(&runs, &sets);
+            let fingerprints = matches!(absent, AbsentKeys::Fingerprints { .. });
+            if fingerprints { blocks.max(to_u64(range.len()) / KEYS_PER_BLOCK) } else { blocks }
+        }
     };
     let shift = choose_shift(low, high, most_blocks);
     let num_blocks = to_usize((shifted(high, shift) - shifted(low, shift)).low()).unwrap_or(usize::MAX) + 1;
     let plain = matches!(options.coarsen, Coarsen::Plain { .. });
     let mut planned = std::mem::take(P::plan(scratch));
-    let fits = plan(&mut planned, &runs, shift, point, plain, &mut sets);
+    let fits = plan(&mut planned, &runs, BlockRules { shift, plain, absent }, point, &mut sets);
     scratch.runs = runs;
     if fits.is_none() {
         *P::plan(scratch) = planned;
         // Some block has too many separators, so there are keys on both sides of the middle of their common cell.
-        let middle = shortest_separator(low, high);
-        let cut = range.start + records.keys[range.clone()].partition_point(|key| P::of(key.point(mapping)) < middle);
-        encode_points::<K, P>(records, range.start..cut, (options, num_locations), scratch, out);
-        return encode_points::<K, P>(records, cut..range.end, (options, num_locations), scratch, out);
+        return encode_halves::<K, P>(records, range, (low, high), mapping, (options, num_locations), scratch, out);
+    }
+    if matches!(absent, AbsentKeys::Fingerprints { .. }) {
+        planned.hashes.extend(records.keys[range.clone()].iter().map(HashedKey::key_hash));
     }
     let counts = Counts {
         keys: to_u64(range.len()),
-        rows: records.rows[pairs.clone()].iter().fold(0, |sum, &rows| sum.saturating_add(rows)),
+        rows,
         pairs: to_u64(pairs.len()),
         reads: planned.reads,
         runs: to_u64(planned.sets.len()),
         blocks: to_u64(num_blocks),
     };
-    let (low, high) = (records.keys[range.start].point(mapping), records.keys[range.end - 1].point(mapping));
-    let header = SegmentHeader { mapping, low, high, shift, num_blocks, num_locations };
+    let ends = (least.point(mapping), most.point(mapping));
+    let format = options.format;
+    let header = SegmentHeader { mapping, low: ends.0, high: ends.1, shift, num_blocks, num_locations, format, absent };
     let lookup = write::<K, P>(&header, &locations, &planned, &sets);
     *P::plan(scratch) = planned;
-    let keys = put_keys(records, range.clone());
+    if low < high && lookup.len() > most_bytes {
+        return encode_halves::<K, P>(records, range, (low, high), mapping, (options, num_locations), scratch, out);
+    }
+    let keys = if options.stores_keys() { put_keys(records, range.clone()) } else { Vec::new() };
     out(EncodedSegment { least: least.clone(), most: most.clone(), lookup, keys, counts });
+}
+
+/// Encodes the keys on both sides of the middle of their common cell, which depends only on the least and the greatest
+/// point.
+fn encode_halves<K: Key, P: PlanWidth>(
+    records: &Records<K>,
+    range: Range<usize>,
+    (low, high): (P, P),
+    mapping: &StringPoints,
+    limits: (&Options, u32),
+    scratch: &mut Scratch,
+    out: &mut impl FnMut(EncodedSegment<K>),
+) {
+    let middle = shortest_separator(low, high);
+    let cut = range.start + records.keys[range.clone()].partition_point(|key| P::of(key.point(mapping)) < middle);
+    encode_points::<K, P>(records, range.start..cut, limits, scratch, out);
+    encode_points::<K, P>(records, cut..range.end, limits, scratch, out);
 }
 
 /// Returns the maximal runs of keys with equal sets. Keys that share a point get the union of their sets.
@@ -273,104 +309,4 @@ fn runs_per_block(runs: &[KeyRun], sets: &Sets) -> u64 {
 fn choose_shift<P: Offset>(low: P, high: P, most_blocks: u64) -> u32 {
     let most_blocks = P::of(u128::from(most_blocks.max(1)));
     (0..P::BITS - 1).find(|&shift| shifted(high, shift) - shifted(low, shift) < most_blocks).unwrap_or(P::BITS - 1)
-}
-
-/// Splits the runs at the block boundaries and plans each block. Returns `None` if a block has too many separators.
-fn plan<P: Offset>(
-    plan: &mut SegmentPlan<P>,
-    runs: &[KeyRun],
-    shift: u32,
-    point: impl Fn(usize) -> P,
-    plain: bool,
-    sets: &mut Sets,
-) -> Option<()> {
-    plan.clear();
-    plan.separators.reserve(runs.len() + runs.len() / 8);
-    plan.sets.reserve(runs.len() + runs.len() / 8);
-    let base = shifted(point(runs.first()?.start), shift);
-    let inside = (P::ONE << shift) - P::ONE;
-    let mut block = OpenBlock::new(plan, base);
-    for run in runs {
-        let last_point = point(run.end - 1);
-        let mut start = run.start;
-        while start < run.end {
-            let first = point(start);
-            if shifted(first, shift) != block.number {
-                block.close(plan, base, sets)?;
-                block = OpenBlock::new(plan, shifted(first, shift));
-            }
-            let (end, last) = if shifted(last_point, shift) == block.number {
-                (run.end, last_point)
-            } else {
-                let end = first_beyond(start, run.end, |key| shifted(point(key), shift) > block.number);
-                (end, point(end - 1))
-            };
-            let keys = to_u64(end - start);
-            let run_in_block = BlockRun { first: first & inside, last: last & inside, set: run.set, keys };
-            if plain {
-                block.unite(run_in_block, sets);
-            } else {
-                block.put(run_in_block, plan, sets);
-            }
-            start = end;
-        }
-    }
-    block.close(plan, base, sets)
-}
-
-/// A block that is being planned.
-struct OpenBlock<P> {
-    number: P,
-    separators: usize,
-    sets: usize,
-    builder: SeparatorBuilder<P>,
-    /// For plain blocks: one set for all keys of the block.
-    united: Option<BlockRun<P>>,
-}
-
-impl<P: Offset> OpenBlock<P> {
-    fn new(plan: &SegmentPlan<P>, number: P) -> Self {
-        let (separators, sets) = (plan.separators.len(), plan.sets.len());
-        Self { number, separators, sets, builder: SeparatorBuilder::default(), united: None }
-    }
-
-    #[inline]
-    fn put(&mut self, run_in_block: BlockRun<P>, plan: &mut SegmentPlan<P>, sets: &Sets) {
-        let BlockRun { first, last, set, keys } = run_in_block;
-        self.builder.add_run((first, last, set), &mut plan.separators, &mut plan.sets);
-        plan.reads += keys * sets.len_of(set);
-    }
-
-    fn unite(&mut self, run_in_block: BlockRun<P>, sets: &mut Sets) {
-        self.united = Some(match self.united.take() {
-            Some(before) => BlockRun {
-                first: before.first,
-                last: run_in_block.last,
-                set: sets.union(before.set, run_in_block.set),
-                keys: before.keys + run_in_block.keys,
-            },
-            None => run_in_block,
-        });
-    }
-
-    /// Completes the block. Returns `None` if it has too many separators.
-    fn close(mut self, plan: &mut SegmentPlan<P>, base: P, sets: &Sets) -> Option<()> {
-        if let Some(united) = self.united.take() {
-            self.put(united, plan, sets);
-        }
-        let separators = self.separators..plan.separators.len();
-        let fits = separators.len() <= MOST_SEPARATORS;
-        let block = to_usize((self.number - base).low())?;
-        plan.blocks.push(PlannedBlock { block, separators, sets: self.sets..plan.sets.len() });
-        fits.then_some(())
-    }
-}
-
-/// Returns the first index of `start..end` for which `beyond` is true. The range must be partitioned by `beyond`.
-fn first_beyond(mut start: usize, mut end: usize, beyond: impl Fn(usize) -> bool) -> usize {
-    while start < end {
-        let middle = start + (end - start) / 2;
-        if beyond(middle) { end = middle } else { start = middle + 1 }
-    }
-    start
 }

@@ -9,17 +9,20 @@ use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::int::{index, low_u64, saturating_u32, to_u64, to_usize};
 use crate::sieve::code::bits::{BitReader, Source};
-use crate::sieve::code::format::{SEGMENT, cursor, finished, malformed, unframe};
+use crate::sieve::code::format::{SEGMENT, SEGMENT_2, cursor, finished, malformed, unframe};
 use crate::sieve::code::offset::{Offset, shifted};
 use crate::sieve::code::separators::Distribution;
 use crate::sieve::code::set::take_members;
 use crate::sieve::key::axis::{Bytes, Key, Position, take_point};
+use crate::sieve::key::hash::HashedKey as _;
 use crate::sieve::key::string_points::StringPoints;
 use crate::sieve::segment::block::{
-    BLOCKS_PER_UNION, Blocks, CLUMPED, Damaged, FUEL, KINDS, Layout, StoredSets, UNIONS, Visited, on_line, visit_union,
+    BLOCKS_PER_UNION, Blocks, CLUMPED, Damaged, FINGERPRINTS, FUEL, GAPS, KINDS, Layout, NUM_KINDS_1, StoredSets,
+    UNIONS, Visited, on_line, visit_union,
 };
 use crate::sieve::segment::cache_entry::{CacheEntry, CachedSegment};
 use crate::sieve::segment::decoded::{DecodedSegment, StoredSegment};
+use crate::sieve::segment::fingerprint::MAX_SLOTS;
 use crate::varint::take_len;
 
 /// The lookup section of a segment, validated and ready to answer.
@@ -29,6 +32,8 @@ pub struct Segment<K> {
     mapping: StringPoints,
     least: u128,
     most: u128,
+    /// True if every gap between keys is a run without locations.
+    gaps: bool,
     /// The locations by local number, ascending.
     locations: Vec<u32>,
     shared_bounds: Vec<u32>,
@@ -44,9 +49,15 @@ pub struct Segment<K> {
 }
 
 impl<K: Key> Segment<K> {
-    /// Parses a lookup section of an index over `num_locations` locations.
+    /// Parses a lookup section, of either version, of an index over `num_locations` locations.
     pub fn parse(bytes: &[u8], num_locations: u32) -> Result<Self> {
-        let mut cursor = cursor(unframe(SEGMENT, bytes)?);
+        let is_version_2 = SEGMENT_2.begins(bytes);
+        let (part, num_kinds, known_flags) = if is_version_2 {
+            (SEGMENT_2, KINDS.len(), CLUMPED | UNIONS | FINGERPRINTS | GAPS)
+        } else {
+            (SEGMENT, NUM_KINDS_1, CLUMPED | UNIONS)
+        };
+        let mut cursor = cursor(unframe(part, bytes)?);
         let cursor = &mut cursor;
         if cursor.u8()? != K::CODE {
             return Err(malformed(cursor, "key width"));
@@ -56,19 +67,31 @@ impl<K: Key> Segment<K> {
         let (shift, count_bits) = (u32::from(cursor.u8()?), u32::from(cursor.u8()?));
         let mut kinds = Vec::with_capacity(KINDS.len());
         for _ in 0..cursor.u8()? {
-            let kind = KINDS.get(usize::from(cursor.u8()?)).filter(|kind| !kinds.contains(*kind));
+            let kind = KINDS[..num_kinds].get(usize::from(cursor.u8()?)).filter(|kind| !kinds.contains(*kind));
             kinds.push(*kind.ok_or_else(|| malformed(cursor, "kinds of sets"))?);
         }
         let mapping = if K::CODE == Bytes::CODE { StringPoints::read(cursor)? } else { StringPoints::default() };
         let (least, most) = (take_point::<K>(cursor)?, take_point::<K>(cursor)?);
         let point_bits = saturating_u32(K::POINT_BYTES) * 8;
-        if flags > CLUMPED | UNIONS || shift >= point_bits || count_bits > 10 || kinds.is_empty() || least > most {
+        let both = FINGERPRINTS | GAPS;
+        if flags & !known_flags != 0
+            || flags & both == both
+            || shift >= point_bits
+            || count_bits > 10
+            || kinds.is_empty()
+            || least > most
+        {
             return Err(malformed(cursor, "segment header"));
         }
+        // A later index may have more locations than this segment knows.
+        let universe = if is_version_2 { take_number(cursor)? } else { num_locations };
+        let has_fingerprints = flags & FINGERPRINTS != 0;
+        let slots = if has_fingerprints { take_number(cursor)? } else { 0 };
         let num_locals = take_number(cursor)?;
         let num_shared = take_number(cursor)?;
         let max_members = take_number(cursor)?;
-        if num_locals == 0 || num_locals > num_locations || max_members == 0 || max_members > num_locals {
+        let fits = universe <= num_locations && slots <= MAX_SLOTS && (slots > 0) == has_fingerprints;
+        if !fits || num_locals == 0 || num_locals > universe || max_members == 0 || max_members > num_locals {
             return Err(malformed(cursor, "locations of a segment"));
         }
         let locals_len = take_len(cursor)?;
@@ -77,7 +100,7 @@ impl<K: Key> Segment<K> {
         let area = cursor.take(locals_len)?;
         let mut locations = Vec::new();
         let mut reader = BitReader::new(area, 0, area.len() * 8);
-        take_members(&mut reader, num_locals, 0, num_locations, &mut |location| locations.push(location));
+        take_members(&mut reader, num_locals, 0, universe, &mut |location| locations.push(location));
         if reader.exhausted() || locations.len() != index(num_locals) {
             return Err(malformed(cursor, "locations of a segment"));
         }
@@ -97,12 +120,13 @@ impl<K: Key> Segment<K> {
         let bounds = take_bounds(cursor, num_bounds, payload_bits)?;
         let payload = cursor.take(index(payload_bits.div_ceil(8)))?.to_vec();
         finished(cursor)?;
-        let layout = Layout { shift, distribution, count_bits, kinds, num_locals, num_shared, max_members };
+        let layout = Layout { shift, distribution, count_bits, kinds, num_locals, num_shared, max_members, slots };
         Ok(Self {
             layout,
             mapping,
             least,
             most,
+            gaps: flags & GAPS != 0,
             locations,
             shared_bounds,
             shared,
@@ -125,8 +149,8 @@ impl<K: Key> Segment<K> {
         self.bounds.len() - 1
     }
 
-    /// Appends the locations of a key in ascending order. Appends nothing for a key outside the segment or in a block
-    /// without keys.
+    /// Appends the locations of a key in ascending order. Appends nothing for a key outside the segment, in a gap, or
+    /// excluded by fingerprints.
     #[inline]
     pub(in crate::sieve) fn point(&self, key: &K, out: &mut Vec<u32>) -> Visited {
         let Position::At(point) = key.position(&self.mapping) else { return Ok(()) };
@@ -135,9 +159,14 @@ impl<K: Key> Segment<K> {
         }
         let block = self.block_of(point);
         let inside = self.inside(point);
-        self.visit_block(block, (inside, inside), &mut FUEL.clone(), &mut |local| {
+        let (start, hash) = (out.len(), (self.layout.slots > 0).then(|| key.key_hash()));
+        let present = self.visit_block(block, (inside, inside), hash, &mut FUEL.clone(), &mut |local| {
             out.extend(self.locations.get(index(local)));
-        })
+        })?;
+        if !present {
+            out.truncate(start);
+        }
+        Ok(())
     }
 
     /// Like [`Segment::point`], but uses the decoded form. The key must be between the segment's least and greatest
@@ -145,7 +174,7 @@ impl<K: Key> Segment<K> {
     #[inline]
     pub(in crate::sieve) fn point_in_decoded(&self, cached: &CachedSegment, key: &K, out: &mut Vec<u32>) {
         if let Some(point) = key.approximate_point(&self.mapping, cached.decoded.ignored_bits()) {
-            cached.decoded.point(point, out);
+            cached.decoded.point(point, || key.key_hash(), out);
         }
     }
 
@@ -217,7 +246,7 @@ impl<K: Key> Segment<K> {
             }
             let low = if block == first { self.inside(least) } else { 0 };
             let high = if block == last { self.inside(most) } else { end };
-            self.visit_block(block, (low, high), &mut fuel, &mut add)?;
+            self.visit_block(block, (low, high), None, &mut fuel, &mut add)?;
             block += 1;
         }
         if new_locals.len() < seen.len() / 16 {
@@ -231,17 +260,24 @@ impl<K: Key> Segment<K> {
         Ok(())
     }
 
-    /// Sums the locations that `probes` evenly spaced points of the segment read. Absent keys read about as many on
-    /// average.
+    /// Sums the locations that absent keys at `probes` evenly spaced points of the segment read. The hash of a point
+    /// replaces the hash of its key.
     pub(in crate::sieve) fn reads_of(&self, probes: u32) -> u64 {
+        if self.gaps {
+            return 0;
+        }
         let (step, mut reads, mut out) = ((self.most - self.least) / u128::from(probes.max(1)), 0u64, Vec::new());
         for probe in 0..probes {
             let point = self.least + step * u128::from(probe) + step / 2;
             out.clear();
             let inside = self.inside(point);
-            let visited =
-                self.visit_block(self.block_of(point), (inside, inside), &mut FUEL.clone(), &mut |at| out.push(at));
-            reads += if visited.is_ok() { to_u64(out.len()) } else { u64::from(self.layout.num_locals) };
+            let (block, hash) = (self.block_of(point), Some(point.key_hash()));
+            let visited = self.visit_block(block, (inside, inside), hash, &mut FUEL.clone(), &mut |at| out.push(at));
+            reads += match visited {
+                Ok(true) => to_u64(out.len()),
+                Ok(false) => 0,
+                Err(Damaged) => u64::from(self.layout.num_locals),
+            };
         }
         reads
     }
@@ -259,19 +295,26 @@ impl<K: Key> Segment<K> {
     }
 
     #[inline]
-    fn visit_block(&self, block: usize, keys: (u128, u128), fuel: &mut u64, visit: &mut impl FnMut(u32)) -> Visited {
+    fn visit_block(
+        &self,
+        block: usize,
+        keys: (u128, u128),
+        hash: Option<u64>,
+        fuel: &mut u64,
+        visit: &mut impl FnMut(u32),
+    ) -> std::result::Result<bool, Damaged> {
         let bounds = self.bounds.get(block..).and_then(|rest| rest.first_chunk::<2>()).ok_or(Damaged)?;
         if bounds[0] == bounds[1] {
-            return Ok(());
+            return Ok(true);
         }
         let shared = StoredSets { bytes: &self.shared, bounds: &self.shared_bounds };
         let blocks = Blocks { bytes: &self.payload, layout: &self.layout, shared };
         let bits = (index(bounds[0]), index(bounds[1]));
         if K::POINT_BYTES == 8 {
             let keys = (u64::of(keys.0), u64::of(keys.1));
-            blocks.visit_runs(bits, keys, fuel, visit)
+            blocks.visit_runs(bits, keys, hash, fuel, visit)
         } else {
-            blocks.visit_runs(bits, keys, fuel, visit)
+            blocks.visit_runs(bits, keys, hash, fuel, visit)
         }
     }
 }

@@ -4,16 +4,19 @@ use std::ops::Range;
 
 use crate::int::{index, low_u8, saturating_u32, to_u64};
 use crate::sieve::code::bits::{BackWriter, BitWriter, Sink, width_of};
-use crate::sieve::code::format::{SEGMENT, frame};
+use crate::sieve::code::format::{SEGMENT, SEGMENT_2, frame};
 use crate::sieve::code::offset::Offset;
 use crate::sieve::code::separators::{Distribution, put_separators};
 use crate::sieve::code::set::put_members;
 use crate::sieve::key::axis::{Bytes, Key, put_point};
 use crate::sieve::key::string_points::StringPoints;
+use crate::sieve::record::options::Format;
+use crate::sieve::segment::absent::AbsentKeys;
 use crate::sieve::segment::block::{
-    BLOCKS_PER_UNION, CLUMPED, KINDS, Layout, SetForm, SetKind, UNIONS, on_line, put_block, put_set, put_union,
+    BLOCKS_PER_UNION, CLUMPED, FINGERPRINTS, GAPS, KINDS, Layout, SetForm, SetKind, StoredRun, UNIONS, on_line,
+    put_block, put_set, put_union,
 };
-use crate::sieve::segment::coarsen::Sets;
+use crate::sieve::segment::coarsen::{NO_LOCATIONS, Sets};
 use crate::varint::put_varint;
 
 /// Unions may take at most one part in this many of the bits of the blocks.
@@ -36,6 +39,9 @@ pub(in crate::sieve) struct SegmentPlan<P> {
     pub(in crate::sieve) blocks: Vec<PlannedBlock>,
     pub(in crate::sieve) separators: Vec<P>,
     pub(in crate::sieve) sets: Vec<u32>,
+    /// With fingerprints: the end of each run's keys in `hashes`, and the hash of each key.
+    pub(in crate::sieve) ends: Vec<usize>,
+    pub(in crate::sieve) hashes: Vec<u64>,
     /// Reads of the answers, summed over the keys.
     pub(in crate::sieve) reads: u64,
 }
@@ -46,7 +52,19 @@ impl<P> SegmentPlan<P> {
         self.blocks.clear();
         self.separators.clear();
         self.sets.clear();
+        self.ends.clear();
+        self.hashes.clear();
         self.reads = 0;
+    }
+
+    /// Returns the first key of a run, relative to the segment.
+    pub(in crate::sieve) fn start_of(&self, run: usize) -> usize {
+        run.checked_sub(1).map_or(0, |before| self.ends[before])
+    }
+
+    /// Returns the hashes of the keys of a run, or none if the segment has no fingerprints.
+    fn hashes_of(&self, run: usize) -> &[u64] {
+        if self.hashes.is_empty() { &[] } else { &self.hashes[self.start_of(run)..self.ends[run]] }
     }
 }
 
@@ -58,6 +76,8 @@ pub(in crate::sieve) struct SegmentHeader<'a> {
     pub(in crate::sieve) shift: u32,
     pub(in crate::sieve) num_blocks: usize,
     pub(in crate::sieve) num_locations: u32,
+    pub(in crate::sieve) format: Format,
+    pub(in crate::sieve) absent: AbsentKeys,
 }
 
 /// Chooses the form of each set of a block. `shared` maps the handle of a set of several locations to its number in the
@@ -70,6 +90,8 @@ fn choose_forms<'a>(handles: &'a [u32], sets: &'a Sets, shared: &'a [u32]) -> im
             SetForm::Previous
         } else if before == Some(handle) {
             SetForm::BeforePrevious
+        } else if handle == NO_LOCATIONS {
+            SetForm::Empty
         } else if handle < num_locals {
             SetForm::One(handle)
         } else {
@@ -163,6 +185,7 @@ pub(in crate::sieve) fn write<K: Key, P: Offset>(
         num_locals: saturating_u32(locations.len()),
         num_shared: saturating_u32(dictionary.len()),
         max_members,
+        slots: if let AbsentKeys::Fingerprints { slots } = header.absent { slots } else { 0 },
     };
 
     let mut locals = BitWriter::default();
@@ -180,7 +203,13 @@ pub(in crate::sieve) fn write<K: Key, P: Offset>(
         bounds.resize(block.block + 1, payload.len());
         let handles = &plan.sets[block.sets.clone()];
         let separators = &plan.separators[block.separators.clone()];
-        put_block(&mut payload, &mut back, &layout, separators, choose_forms(handles, sets, &shared));
+        let forms = choose_forms(handles, sets, &shared);
+        let runs = forms.zip(handles).zip(block.sets.clone()).map(|((form, &handle), run)| StoredRun {
+            form,
+            num_locations: u32::try_from(sets.len_of(handle)).unwrap_or(u32::MAX),
+            hashes: plan.hashes_of(run),
+        });
+        put_block(&mut payload, &mut back, &layout, separators, runs);
         // A block with keys has at least one bit, to distinguish it from an empty block, even if its only set needs
         // none.
         if payload.len() == *bounds.last().unwrap_or(&0) {
@@ -193,7 +222,12 @@ pub(in crate::sieve) fn write<K: Key, P: Offset>(
     // Unions that are too large are not worthwhile: with many locations, long intervals have long answers anyway.
     let unions = unions.filter(|(_, unions)| unions.len() * UNION_SHARE <= payload.len());
     let clumped = if layout.distribution == Distribution::Clumped { CLUMPED } else { 0 };
-    let mut body = vec![K::CODE, clumped | if unions.is_some() { UNIONS } else { 0 }];
+    let absent = match header.absent {
+        AbsentKeys::ReadRuns => 0,
+        AbsentKeys::Fingerprints { .. } => FINGERPRINTS,
+        AbsentKeys::Gaps { .. } => GAPS,
+    };
+    let mut body = vec![K::CODE, clumped | absent | if unions.is_some() { UNIONS } else { 0 }];
     body.extend([low_u8(u64::from(layout.shift)), low_u8(u64::from(layout.count_bits))]);
     body.push(low_u8(to_u64(layout.kinds.len())));
     body.extend(layout.kinds.iter().map(|&kind| kind as u8));
@@ -203,6 +237,12 @@ pub(in crate::sieve) fn write<K: Key, P: Offset>(
     put_point::<K>(&mut body, header.low);
     put_point::<K>(&mut body, header.high);
     let locals = locals.finish();
+    if header.format == Format::V2 {
+        put_varint(&mut body, u64::from(header.num_locations));
+        if layout.slots > 0 {
+            put_varint(&mut body, u64::from(layout.slots));
+        }
+    }
     for number in [layout.num_locals, layout.num_shared, layout.max_members] {
         put_varint(&mut body, u64::from(number));
     }
@@ -221,7 +261,7 @@ pub(in crate::sieve) fn write<K: Key, P: Offset>(
     }
     put_bounds(&mut body, &bounds);
     body.extend(payload.finish());
-    frame(SEGMENT, &body)
+    frame(if header.format == Format::V1 { SEGMENT } else { SEGMENT_2 }, &body)
 }
 
 /// Builds the union of each group of neighbouring blocks, if the segment has enough groups.

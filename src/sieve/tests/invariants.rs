@@ -60,7 +60,7 @@ pub(in crate::sieve) fn sample(seed: u64) -> Vec<(u64, u32)> {
 }
 
 pub(in crate::sieve) const SMALL: Options =
-    Options { max_records: 90, max_key_bytes: 9000, max_weight: 60, coarsen: Coarsen::Exact };
+    Options { max_records: 90, max_key_bytes: 9000, max_weight: 60, coarsen: Coarsen::Exact, ..Options::DEFAULT };
 
 #[test]
 fn i2_answers_are_within_min_max_and_rays_equal_it() {
@@ -226,7 +226,7 @@ fn i11_hostile_bytes_with_a_good_checksum_do_not_panic() {
             let _ = segment.point(&high, &mut out);
             if let Some(decoded) = segment.decode() {
                 for point in [0, 1 << 40, u128::MAX, high.point(&Bytes::point_mapping(&[low.clone(), high.clone()]))] {
-                    decoded.point(point, &mut out);
+                    decoded.point(point, || 7, &mut out);
                     decoded.interval(point / 2, point, &mut out);
                 }
             }
@@ -327,7 +327,8 @@ fn i13_reads_of_absent_keys_are_reported() {
 #[test]
 fn i14_the_buffer_stays_within_the_limits() {
     let mut random = Random(14);
-    let options = Options { max_records: 50, max_key_bytes: 500, max_weight: 1000, coarsen: Coarsen::Exact };
+    let options =
+        Options { max_records: 50, max_key_bytes: 500, max_weight: 1000, coarsen: Coarsen::Exact, ..Options::DEFAULT };
     let mut builder = Builder::<u64>::new(LOCATIONS, options).unwrap();
     let (mut key, mut segments) = (0, 0);
     for _ in 0..5000 {

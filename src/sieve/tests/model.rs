@@ -356,7 +356,8 @@ fn delta_of<K: Key>(instant: i64, changes: &BTreeMap<(Value<K>, u32), (u64, u64)
     Delta::new(instant, groups.iter().map(|&group| location(group)).collect(), dead, keyless, keys).unwrap()
 }
 
-const SMALL: Options = Options { max_records: 60, max_key_bytes: 2000, max_weight: 32, coarsen: Coarsen::Exact };
+const SMALL: Options =
+    Options { max_records: 60, max_key_bytes: 2000, max_weight: 32, coarsen: Coarsen::Exact, ..Options::DEFAULT };
 
 fn word(random: &mut Random) -> u64 {
     match random.below(3) {

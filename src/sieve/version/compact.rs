@@ -4,14 +4,17 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32};
 use crate::sieve::build::builder::Builder;
-use crate::sieve::build::stream::{SegmentStream, root_over};
-use crate::sieve::index::directory::{Built, IndexInfo, Location, Root, SectionRange, Stats};
+use crate::sieve::build::stream::{SegmentStream, root_over, unit_root_over};
+use crate::sieve::index::directory::{Built, Entry, IndexInfo, Location, Root, SectionRange};
 use crate::sieve::index::loaded::Index;
+use crate::sieve::index::unit_root::EncodedRoot;
 use crate::sieve::key::axis::Key;
 use crate::sieve::record::key_section::take_keys;
 use crate::sieve::record::options::Options;
 use crate::sieve::record::records::Records;
 use crate::sieve::segment::encode::EncodedSegment;
+use crate::sieve::unit::layout::{Cut, Layout, SliceLayout};
+use crate::sieve::unit::stats::{KeySpan, Stats};
 use crate::sieve::version::delta::Delta;
 use crate::sieve::version::timeline::{Numbered, View};
 
@@ -88,13 +91,50 @@ impl<K: Key> View<'_, K> {
         &self,
         options: Options,
         locations: Vec<Location>,
+        keys_at: impl FnMut(SectionRange) -> Result<Vec<u8>>,
+        horizon: impl Fn(&Location) -> i64,
+        write: impl FnMut(Vec<u8>, Vec<u8>) -> Result<()>,
+    ) -> Result<Compacted<K>> {
+        let Merged { stats, spans, entries, carried, unmatched } =
+            self.merge_keys(options, &locations, keys_at, horizon, write)?;
+        let info = IndexInfo { axis: self.timeline.axis(), instant: self.instant(), options };
+        let root = root_over(info, locations, stats, &spans, entries)?;
+        Ok(Compacted { root, file: Vec::new(), carried, unmatched })
+    }
+
+    /// Converts everything up to the instant of this view to a base of version 2. Each location becomes a slice of one
+    /// unit with unknown rows, and its ID is its position. Returns the root, and the number of deleted rows that were
+    /// not in the index.
+    pub fn convert(
+        &self,
+        options: Options,
+        locations: &[Location],
+        keys_at: impl FnMut(SectionRange) -> Result<Vec<u8>>,
+        write: impl FnMut(Vec<u8>, Vec<u8>) -> Result<()>,
+        pages_file: u32,
+    ) -> Result<(EncodedRoot, u64)> {
+        let Merged { stats, spans, entries, unmatched, .. } =
+            self.merge_keys(options, locations, keys_at, |_| i64::MAX, write)?;
+        let mut layout = Layout::default();
+        for id in 0..saturating_u32(locations.len()) {
+            layout.add(SliceLayout { id, cut: Cut::Whole, row_groups: &[] })?;
+        }
+        let info = IndexInfo { axis: self.timeline.axis(), instant: self.instant(), options };
+        Ok((unit_root_over(info, layout, stats, &spans, entries, pages_file)?, unmatched))
+    }
+
+    /// Merges the keys of the base and the deltas into new segments.
+    fn merge_keys(
+        &self,
+        options: Options,
+        locations: &[Location],
         mut keys_at: impl FnMut(SectionRange) -> Result<Vec<u8>>,
         horizon: impl Fn(&Location) -> i64,
         mut write: impl FnMut(Vec<u8>, Vec<u8>) -> Result<()>,
-    ) -> Result<Compacted<K>> {
+    ) -> Result<Merged<K>> {
         let names = self.timeline.locations();
         let mut targets = vec![None; names.len()];
-        for (target, location) in (0..).zip(&locations) {
+        for (target, location) in (0..).zip(locations) {
             if let Some(number) = self.timeline.number(location) {
                 targets[index(number)] = Some(target);
             }
@@ -145,10 +185,18 @@ impl<K: Key> View<'_, K> {
         let stats = compaction.keyless_stats(locations.len())?;
         let Built { segments, spans } = builder.finish();
         store(&mut stream, segments)?;
-        let info = IndexInfo { axis: self.timeline.axis(), instant: self.instant(), options };
-        let root = root_over(info, locations, stats, &spans, stream.into_entries())?;
-        Ok(Compacted { root, file: Vec::new(), carried: compaction.carried, unmatched: compaction.unmatched })
+        let Compaction { carried, unmatched, .. } = compaction;
+        Ok(Merged { stats, spans, entries: stream.into_entries(), carried, unmatched })
     }
+}
+
+/// The segments of a compaction, already written, and the statistics of its locations.
+struct Merged<K> {
+    stats: Vec<Stats<K>>,
+    spans: Vec<Option<KeySpan<K>>>,
+    entries: Vec<Entry<K>>,
+    carried: Vec<CarriedDelete<K>>,
+    unmatched: u64,
 }
 
 /// Returns the last commit that killed each location.

@@ -9,6 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, to_u64};
 use crate::sieve::code::format::{DELTA, cursor, finished, frame, malformed, take_u32, unframe};
 use crate::sieve::index::directory::Location;
+use crate::sieve::index::lookup::Query;
 use crate::sieve::index::root::{put_location, take_location};
 use crate::sieve::key::axis::Key;
 use crate::varint::put_varint;
@@ -69,15 +70,7 @@ impl<K: Key> Delta<K> {
         dead.sort_unstable();
         dead.dedup();
         keyless.sort_unstable_by_key(|entry| (entry.location, entry.nulls, entry.nans, entry.unknown));
-        changes.sort_unstable();
-        changes.dedup_by(|next, kept| {
-            let same = next.location == kept.location && next.key == kept.key;
-            if same {
-                kept.plus = kept.plus.saturating_add(next.plus);
-                kept.minus = kept.minus.saturating_add(next.minus);
-            }
-            same
-        });
+        sort_changes(&mut changes);
         Ok(Self { instant, locations, dead, keyless, changes })
     }
 
@@ -156,17 +149,51 @@ impl<K: Key> Delta<K> {
         }
         Ok(delta)
     }
+}
 
-    /// Returns the changes with keys from `low` to `high`. A missing bound is unlimited.
-    pub(in crate::sieve) fn between(&self, low: Option<&K>, high: Option<&K>) -> &[Change<K>] {
-        let start = low.map_or(0, |low| self.changes.partition_point(|change| change.key < *low));
-        let rest = &self.changes[start..];
-        let len = match (low, high) {
-            (_, None) => rest.len(),
-            // A key has few changes, and they start where the first search ended.
-            (Some(low), Some(high)) if low == high => rest.iter().take_while(|change| change.key == *high).count(),
-            (_, Some(high)) => rest.partition_point(|change| change.key <= *high),
-        };
-        &rest[..len]
+/// Sorts changes by key and location, and sums those of the same key and location.
+pub(in crate::sieve) fn sort_changes<K: Key>(changes: &mut Vec<Change<K>>) {
+    changes.sort_unstable();
+    changes.dedup_by(|next, kept| {
+        let same = next.location == kept.location && next.key == kept.key;
+        if same {
+            kept.plus = kept.plus.saturating_add(next.plus);
+            kept.minus = kept.minus.saturating_add(next.minus);
+        }
+        same
+    });
+}
+
+/// Returns the sorted changes with keys from `low` to `high`. A missing bound is unlimited.
+pub(in crate::sieve) fn between<'a, K: Key>(
+    changes: &'a [Change<K>],
+    low: Option<&K>,
+    high: Option<&K>,
+) -> &'a [Change<K>] {
+    let start = low.map_or(0, |low| changes.partition_point(|change| change.key < *low));
+    let rest = &changes[start..];
+    let len = match (low, high) {
+        (_, None) => rest.len(),
+        // A key has few changes, and they start where the first search ended.
+        (Some(low), Some(high)) if low == high => rest.iter().take_while(|change| change.key == *high).count(),
+        (_, Some(high)) => rest.partition_point(|change| change.key <= *high),
+    };
+    &rest[..len]
+}
+
+/// Visits the locations of sorted changes that insert rows which match a query about keys.
+pub(in crate::sieve) fn visit_inserted<K: Key>(changes: &[Change<K>], query: &Query<K>, visit: &mut impl FnMut(u32)) {
+    let mut add = |low: Option<&K>, high: Option<&K>| {
+        let inserted = between(changes, low, high).iter().filter(|change| change.plus > 0);
+        inserted.for_each(|change| visit(change.location));
+    };
+    match query {
+        Query::Point(key) => add(Some(key), Some(key)),
+        Query::In(keys) => keys.iter().for_each(|key| add(Some(key), Some(key))),
+        Query::Between(low, high) => add(Some(low), Some(high)),
+        Query::AtLeast(key) => add(Some(key), None),
+        Query::AtMost(key) => add(None, Some(key)),
+        Query::NotNull => add(None, None),
+        Query::Null | Query::Nan => {}
     }
 }

@@ -9,7 +9,7 @@ use crate::sieve::index::directory::Location;
 use crate::sieve::index::loaded::Index;
 use crate::sieve::index::lookup::{Answer, Lookup, Query};
 use crate::sieve::key::axis::{AxisType, Key};
-use crate::sieve::version::delta::{Change, Delta};
+use crate::sieve::version::delta::{Delta, visit_inserted};
 
 /// A base or delta, with the timeline's numbers of its locations.
 #[derive(Debug, Clone)]
@@ -203,20 +203,7 @@ impl<K: Key> View<'_, K> {
                     kept.remove(number);
                 });
             }
-            let mut add = |changes: &[Change<K>]| {
-                kept.extend(
-                    changes.iter().filter(|change| change.plus > 0).filter_map(|change| number(change.location)),
-                );
-            };
-            match query {
-                Query::Point(key) => add(delta.between(Some(key), Some(key))),
-                Query::In(keys) => keys.iter().for_each(|key| add(delta.between(Some(key), Some(key)))),
-                Query::Between(low, high) => add(delta.between(Some(low), Some(high))),
-                Query::AtLeast(key) => add(delta.between(Some(key), None)),
-                Query::AtMost(key) => add(delta.between(None, Some(key))),
-                Query::NotNull => add(delta.between(None, None)),
-                Query::Null | Query::Nan => {}
-            }
+            visit_inserted(&delta.changes, query, &mut |location| kept.extend(number(location)));
             let nans = matches!(query, Query::Nan | Query::NotNull)
                 || matches!(query, Query::AtLeast(_)) && self.timeline.axis == AxisType::Float;
             for entry in &delta.keyless {

@@ -45,7 +45,7 @@ def test_the_version_names_the_index_format(capsys: Any) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["--version"])
     assert stop.value.code == 0
-    assert capsys.readouterr().out == f"parsieve {ps.__version__} (index format 1)\n"
+    assert capsys.readouterr().out == f"parsieve {ps.__version__} (index format 2)\n"
 
 
 def test_exit_codes_are_in_the_main_help_only() -> None:

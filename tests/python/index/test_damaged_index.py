@@ -152,7 +152,11 @@ def test_verify_reports_damaged_files_and_a_build_replaces_them(tmp_path: Path) 
     assert view is not None
     assert view.may_match("k", query.equals(pa.scalar(3)), snapshot.slices).to_pylist() == [True, True]
     index.update(lake, lake.change({place("c"): rows(4)}), progress=False)
-    with pytest.raises(ParsieveError, match="build it again"):
+    with pytest.raises(ValueError, match="pass the lake and a snapshot"):
         index.compact()
+    # The table has everything that a new base needs.
+    assert index.verify(lake, lake.snapshot()) != []
+    index.compact(lake, lake.snapshot())
+    assert index.verify(lake, lake.snapshot()) == []
     index.build(lake, lake.snapshot(), ["k"], progress=False)
     assert index.verify(lake, lake.snapshot()) == []

@@ -85,5 +85,5 @@ def test_the_index_answers_for_every_snapshot_of_its_table(tmp_path: Path, make:
             index.update(lake, snapshots[-1], progress=False)
         assert index.verify(lake, snapshots[-1]) == []
         assert all(check(index, lake, snapshot) > 0 for snapshot in snapshots)
-        index.compact()
+        index.compact(lake, snapshots[-1])
         assert index.verify(lake, snapshots[-1]) == []

@@ -13,14 +13,13 @@ import pyarrow as pa
 import pytest
 from support.models.model_lake import ModelLake
 
-from parsieve import _core
 from parsieve.index import LocalStore, TableIndex
 from parsieve.index.sieve import query
 from parsieve.io.store.base import Data
 from parsieve.lake.base import Location, Snapshot
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string()), ("f", pa.float64())])
-SMALL = _core.SieveOptions(max_records=60, max_weight=40)
+SMALL = {"max_records": 60, "max_weight": 40}
 
 
 class Flaky(LocalStore):
@@ -131,7 +130,7 @@ def run(seed: int, steps: int, folder: Path) -> int:
                 index.update(lake, snapshot, progress=False, threads=1, compaction=r.random() < 0.5)
                 index.update(lake, lake.snapshot(r.randrange(len(lake.states) - 3, len(lake.states))), threads=1)
             elif action < 0.88:
-                index.compact()
+                index.compact(lake, snapshot, purge=r.random() < 0.2)
             elif action < 0.92:
                 index.drop([r.choice(list(index.newest().columns))])  # type: ignore[union-attr]
             elif action < 0.97:
@@ -152,7 +151,7 @@ def run(seed: int, steps: int, folder: Path) -> int:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_changes_lose_no_location(seed: int, tmp_path: Path) -> None:
-    assert run(seed, 40, tmp_path) > 100
+    assert run(seed, 40, tmp_path) > 50
 
 
 @pytest.mark.slow

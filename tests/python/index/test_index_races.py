@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from support.models.model_lake import ModelLake, place
 
-from parsieve import ConflictError, _core
+from parsieve import ConflictError
 from parsieve.index import TableIndex
 from parsieve.index.sieve import query
 from parsieve.io import document
@@ -21,7 +21,7 @@ from parsieve.io.store.local import LocalStore
 from parsieve.lake.base import ColumnPath, Slice
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
-OPTIONS = _core.SieveOptions(max_records=200, max_weight=150)
+OPTIONS = {"max_records": 200, "max_weight": 150}
 
 
 def rows(keys: list[int | None]) -> pa.Table:
@@ -59,8 +59,8 @@ def test_independent_commits_both_succeed(tmp_path: Path) -> None:
     assert mine.update(lake, second, progress=False).table.id == third.id
     # Concurrent update and compaction: both succeed.
     fourth = lake.change({place("b"): rows([5])})
-    lake.meanwhile = theirs.compact
-    view = mine.update(lake, fourth, progress=False)
+    lake.meanwhile = lambda: theirs.compact(lake, third)
+    view = mine.update(lake, fourth, progress=False, compaction=False)
     assert [len(state.deltas) for state in view.columns.values()] == [1, 1]
     mask = view.may_match("k", query.equals(pa.scalar(5)), fourth.slices).to_pylist()
     assert [data_slice.group for data_slice, keep in zip(fourth.slices, mask, strict=True) if keep] == ["b"]
@@ -75,17 +75,17 @@ def test_a_slow_writer_does_not_commit_below_the_newest_version(tmp_path: Path) 
 
     def others_commit_and_expire() -> None:
         for key in range(10, 13):
-            theirs.update(lake, lake.change({place("b"): rows([key])}), progress=False)
+            theirs.update(lake, lake.change({place("b"): rows([key])}), progress=False, compaction=False)
         soon = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=5)
         assert theirs.expire(soon).versions_removed == 3
 
     # When this writer commits, expiry has freed the version number that it chose.
     lake.meanwhile = others_commit_and_expire
-    mine.update(lake, second, progress=False)
+    mine.update(lake, second, progress=False, compaction=False)
     assert [version for version, _ in mine.log.stored()] == [4]
-    view = mine.update(lake, lake.snapshot(), progress=False)
+    view = mine.update(lake, lake.snapshot(), progress=False, compaction=False)
     assert view.version == 4
-    third = mine.update(lake, lake.change({place("c"): rows([5])}), progress=False)
+    third = mine.update(lake, lake.change({place("c"): rows([5])}), progress=False, compaction=False)
     assert third.commit.parent == view.commit.writer
     assert mine.verify(lake, lake.snapshot()) == []
 
@@ -133,12 +133,12 @@ def test_a_writer_whose_files_were_collected_gets_a_conflict(tmp_path: Path, ope
     TableIndex(tmp_path).build(lake, first, ["k"], progress=False)
     second = lake.change({place("a"): rows([3])})
     if operation == "compact":
-        TableIndex(tmp_path).update(lake, second, progress=False)
+        TableIndex(tmp_path).update(lake, second, progress=False, compaction=False)
     index, store = pausing_index(tmp_path)
     actions: dict[str, Callable[[], object]] = {
         "build": lambda: index.build(lake, second, ["v"], progress=False),
         "update": lambda: index.update(lake, second, progress=False),
-        "compact": index.compact,
+        "compact": lambda: index.compact(lake, second),
     }
     before = [version for version, _ in index.log.stored()]
     store.before = lambda: collect_garbage(tmp_path)

@@ -229,7 +229,7 @@ def test_lake_tables_get_a_bloom_index(spark: Any, tmp_path: Path, lake: str) ->
     assert view is not None
     local = local_bloom(opened, snapshot, tmp_path / "local", ["k", "s"])
     assert shelves(view) == shelves(local)
-    assert bindings.read(view.store, view.commit.blooms["s",].bindings) == snapshot.tokens
+    assert bindings.read(view.store, view.commit.blooms["s",].bindings).tokens == snapshot.tokens
     # The temporary files of the executors are deleted.
     named = {part.name for state in view.commit.blooms.values() for part in state.parts()}
     assert {one.name for one in LocalStore(tmp_path / "index").list("shelves")} <= named

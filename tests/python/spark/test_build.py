@@ -21,6 +21,7 @@ import parsieve.spark as pss
 from parsieve import ConflictError, UnsupportedError, _core
 from parsieve.index import LocalStore, TableIndex, View
 from parsieve.index.sieve import query
+from parsieve.index.sieve.reader import ColumnReader
 from parsieve.lake import Lake, Snapshot, open_lake
 from parsieve.spark.build.executor import SparkExecutor
 from parsieve.spark.runtime import executors, versions
@@ -62,24 +63,38 @@ def plain_table(folder: Path, files: int = 5) -> Lake:
     return open_lake(str(folder))
 
 
+def units_of(reader: ColumnReader) -> list[Any]:
+    """Return the ids of the slices, and the ranges and the statistics of their units."""
+    reader.load_all_units()
+    timeline = reader.timeline
+    assert isinstance(timeline, _core.SieveUnitTimeline)
+    ids = pa.array(timeline.slices(), pa.uint32())
+    assert len(ids)
+    return [ids.to_pylist(), timeline.unit_ranges(ids), timeline.unit_statistics(ids)]
+
+
 def same_as_local(lake: Lake, snapshot: Snapshot, view: View, folder: Path, columns: list[str]) -> None:
-    ours = TableIndex(folder).build(lake, snapshot, columns, progress=False, options=_core.SieveOptions(**SMALL))
-    assert set(view.columns) == set(ours.columns)
+    layouts = {path: state.layout for path, state in view.columns.items() if state.layout is not None}
+    ours = TableIndex(folder).build(lake, snapshot, columns, progress=False, options=SMALL, layouts=layouts)
+    assert set(view.columns) == set(layouts) == set(ours.columns)
     for path, state in ours.columns.items():
         made = view.columns[path]
         assert sections(view.store, made) == sections(ours.store, state)
+        assert units_of(view.reader(path)) == units_of(ours.reader(path))
         assert (made.type, made.table.id, made.base.pairs) == (state.type, state.table.id, state.base.pairs)
         for asked in [query.is_null(), query.is_not_null(), query.is_nan()]:
             assert view.lookup(path, asked) == ours.lookup(path, asked)
     assert all(view.token(piece.location) == ours.token(piece.location) != "" for piece in snapshot.slices)
 
 
-@pytest.mark.parametrize("parts", [None, 2, 9])
-def test_the_index_of_a_folder_equals_the_local_one(spark: Any, tmp_path: Path, parts: int | None) -> None:
+@pytest.mark.parametrize(("parts", "unit"), [(None, "auto"), (None, "row_group"), (2, "rows"), (9, "row_group")])
+def test_the_index_of_a_folder_equals_the_local_one(spark: Any, tmp_path: Path, parts: int | None, unit: str) -> None:
     lake = plain_table(tmp_path / "t")
     # There is a task for each part of each column.
     columns = COLUMNS[:2] if parts == 9 else COLUMNS
-    view = pss.build_index(spark, str(tmp_path / "t"), columns, options=SMALL, parts=parts, kind="sieve")
+    view = pss.build_index(spark, str(tmp_path / "t"), columns, options=SMALL, parts=parts, kind="sieve", unit=unit)
+    [ranges] = view.reader("k").unit_ranges(pa.array([0], pa.uint32()))
+    assert (0 if ranges is None else len(ranges[1])) == (0 if unit == "auto" else 4)
     same_as_local(lake, lake.snapshot(), view, tmp_path / "local", columns)
     files = [len(state.base.files) for state in view.columns.values()]
     assert max(files) > 1 if parts else set(files) == {1}

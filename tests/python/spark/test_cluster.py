@@ -242,7 +242,7 @@ def test_a_worker_is_killed_while_it_reads(cluster: Cluster, tmp_path: Path) -> 
     index = TableIndex(where)
     view = index.newest()
     assert view is not None
-    options = ps._core.SieveOptions(max_records=500)
+    options = {"max_records": 500}
     local = TableIndex(tmp_path / "local").build(lake, lake.snapshot(), ["k", "s"], progress=False, options=options)
     for path, state in local.columns.items():
         assert sections(view.store, view.columns[path]) == sections(local.store, state)

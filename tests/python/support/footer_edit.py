@@ -29,6 +29,25 @@ def edit(path: Path | str, change: Callable[[Struct], None]) -> None:
     Path(path).write_bytes(data[:start] + bytes(written) + struct.pack("<I", len(written)) + data[-4:])
 
 
+def read(data: bytes, start: int) -> tuple[Struct, int]:
+    """Decode the structure at an offset. Also return the offset after it."""
+    fields, end = _read(memoryview(data), start, STRUCT)
+    return fields, end
+
+
+def encode(fields: Struct) -> bytes:
+    """Encode a structure."""
+    out = bytearray()
+    _write(out, STRUCT, fields)
+    return bytes(out)
+
+
+def footer(data: bytes) -> Struct:
+    """Decode the metadata of a file."""
+    (length,) = struct.unpack("<I", data[-8:-4])
+    return read(data, len(data) - 8 - length)[0]
+
+
 def statistics(metadata: Struct, column: int = 0) -> list[Struct]:
     """Return the statistics of a column in each row group. Changes to them are written."""
     return [

@@ -38,16 +38,18 @@ def selected(first: int, last: int, version: int = 0, files: int = 2) -> str:
 class SparkTable:
     """A table of one kind in a folder, written by Spark SQL alone."""
 
-    def __init__(self, spark: Any, kind: str, name: str, folder: Path) -> None:
+    def __init__(
+        self, spark: Any, kind: str, name: str, folder: Path, columns: str = COLUMNS, part: str | None = "part"
+    ) -> None:
         self.spark, self.kind, self.folder = spark, kind, str(folder)
         self.name = f"iceberg.reads.{name}" if kind == "iceberg" else name
+        parts = "" if part is None else f"PARTITIONED BY ({part}) "
         using = {
-            "delta": "USING delta LOCATION '{0}' PARTITIONED BY (part) "
-            "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
-            "iceberg": "USING iceberg PARTITIONED BY (part) TBLPROPERTIES ('format-version' = '2', "
+            "delta": f"USING delta LOCATION '{{0}}' {parts}TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+            "iceberg": f"USING iceberg {parts}TBLPROPERTIES ('format-version' = '2', "
             "'write.delete.mode' = 'merge-on-read', 'write.update.mode' = 'merge-on-read')",
-            "hudi_cow": "USING hudi LOCATION '{0}' PARTITIONED BY (part) TBLPROPERTIES (type = 'cow', {1})",
-            "hudi_mor": "USING hudi LOCATION '{0}' PARTITIONED BY (part) TBLPROPERTIES (type = 'mor', {1})",
+            "hudi_cow": f"USING hudi LOCATION '{{0}}' {parts}TBLPROPERTIES (type = 'cow', {{1}})",
+            "hudi_mor": f"USING hudi LOCATION '{{0}}' {parts}TBLPROPERTIES (type = 'mor', {{1}})",
         }
         # One kind of Hudi table is listed by its metadata table. The other is listed by its folder: faster writes.
         hudi = (
@@ -56,7 +58,7 @@ class SparkTable:
             "'hoodie.metadata.index.column.stats.enable' = 'false'"
         )
         if kind != "parquet":
-            spark.sql(f"CREATE TABLE {self.name} ({COLUMNS}) {using[kind].format(self.folder, hudi)}")
+            spark.sql(f"CREATE TABLE {self.name} ({columns}) {using[kind].format(self.folder, hudi)}")
         if kind == "iceberg":
             described = spark.sql(f"DESCRIBE EXTENDED {self.name}").where("col_name = 'Location'").collect()
             self.folder = described[0].data_type.removeprefix("file:")

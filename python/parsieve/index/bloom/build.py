@@ -17,6 +17,7 @@ from parsieve.filters.options import checked_fpp
 from parsieve.index.build.executor import Executor, Shelves
 from parsieve.index.build.flow import BoundColumn, build_columns
 from parsieve.index.build.target import require_readable
+from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import paths_of
 from parsieve.index.log.commit import BloomState, Commit, Log, TableState
 from parsieve.index.log.publish import Transaction
@@ -56,6 +57,9 @@ class _Bloom:
         shelves, failed = self.executor.fill_shelves(lake, slices, dict.fromkeys(fields, self.fpp))
         require_readable(slices, failed)
         return shelves, failed
+
+    def bindings(self, slices: Sequence[Slice], tokens: Mapping[Location, str]) -> Bindings:
+        return Bindings(tokens)
 
     def state(self, column: BoundColumn, files: Shelves) -> BloomState:
         return BloomState(

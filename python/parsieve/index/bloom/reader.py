@@ -64,7 +64,7 @@ class BloomReader:
     def bound(self) -> Mapping[Location, str]:
         """Return the token of each location that the index covers; none if the bindings cannot be read."""
         try:
-            return bindings.read(self.store, self.state.bindings)
+            return bindings.read(self.store, self.state.bindings).tokens
         except self.permanent_errors as error:
             self.doubts["bindings"] = str(error)
             return {}

@@ -13,6 +13,7 @@ from parsieve.index.bloom.compact import full_shelves
 from parsieve.index.build.executor import Executor
 from parsieve.index.build.target import Target
 from parsieve.index.log import bindings
+from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import field_id_of
 from parsieve.index.log.commit import Commit, Log
 from parsieve.index.log.publish import Transaction
@@ -46,8 +47,8 @@ def update(
             if not _has_same_hashes(field.type, state.type):
                 # Values of the new type have other hashes, so the filters are useless.
                 state = replace(state, bindings=(), shelves=())
-            bound = bindings.read(log.store, state.bindings) if state.bindings else {}
-            changed = target.changed_slices(bound, renewed or {})
+            bound = bindings.read(log.store, state.bindings) if state.bindings else bindings.NOTHING
+            changed = target.changed_slices(bound.tokens, renewed or {})
             added, failed = executor.fill_shelves(lake, changed, {path: state.fpp})
             tokens = target.bindings(failed)
             shelves = (*state.shelves, *added[path])
@@ -61,7 +62,7 @@ def update(
                 field_id=field_id_of(field),
                 type=field.type,
                 table=target.table,
-                bindings=bindings.write(log.store, state.bindings, bound, tokens),
+                bindings=bindings.write(log.store, state.bindings, bound, Bindings(tokens)),
                 shelves=shelves,
             )
         if blooms == newest.blooms:

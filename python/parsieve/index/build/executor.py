@@ -12,19 +12,23 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
+from parsieve.index.scan.units import UnitLayout
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 
 if TYPE_CHECKING:
-    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Shelf
+    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Layout, Shelf
     from parsieve.index.sieve.delta import Delta
+    from parsieve.index.sieve.reader import ColumnReader
+    from parsieve.index.sieve.reread import Masks
+    from parsieve.index.sieve.slice_delta import SliceDelta
 
 
 class ColumnRows(Protocol):
-    """The sorted rows of one column of some slices. The lists have one entry per slice."""
+    """The sorted rows of one column of some slices. The lists have one entry per unit."""
 
     nulls: list[int]
     nans: list[int]
-    # Whether the slice could not be read, or has values of another type.
+    # Whether the unit's slice could not be read, or has values of another type.
     unread: list[bool]
     # Why slices could not be read, by their position.
     failed: dict[int, Exception]
@@ -46,21 +50,48 @@ class Executor(Protocol[RowsT]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
+    def read_row_groups(self, lake: Lake, slices: Sequence[Slice]) -> list[tuple[int, ...]]:
+        """Return the rows of each row group of the slices, as `units.read_row_groups` does."""
+
     def read_rows(
-        self, lake: Lake, slices: Sequence[Slice], columns: Mapping[ColumnPath, pa.DataType]
+        self,
+        lake: Lake,
+        slices: Sequence[Slice],
+        columns: Mapping[ColumnPath, pa.DataType],
+        units: Mapping[ColumnPath, Sequence[UnitLayout]] | None = None,
     ) -> dict[ColumnPath, RowsT]:
-        """Read some columns of some slices in one scan, and sort their rows by key."""
+        """Read some columns of some slices in one scan, and sort their rows by key.
+
+        `units` is how each column divides the slices into units. Without it, each slice is one unit.
+        """
 
     def build_bases(
-        self, rows: Mapping[ColumnPath, RowsT], locations: Sequence[Location], instant: int
+        self,
+        rows: Mapping[ColumnPath, RowsT],
+        units: Mapping[ColumnPath, Sequence[UnitLayout]],
+        layouts: Mapping[ColumnPath, Layout | None],
+        locations: Sequence[Location],
+        instant: int,
     ) -> dict[ColumnPath, Base]:
-        """Merge the rows of each column into a Sieve index, and store it."""
+        """Merge the rows of each column into a Sieve index, and store it.
 
-    def write_delta(self, delta: Delta, rows: RowsT | None) -> DeltaPart | None:
+        `units` divides the slices that were read into units. The id of a slice is its position. A column with the
+        layout None gets an index in format 1, in which the slices are known by `locations`.
+        """
+
+    def write_delta(self, delta: Delta | SliceDelta, rows: RowsT | None) -> DeltaPart | None:
         """Store a delta of one column with these rows. Return None if it is too large, so that a build is due."""
 
     def compact(self, states: Sequence[ColumnState]) -> list[Base]:
-        """Merge the base and the deltas of each column into a new base, and store it."""
+        """Merge the base and the deltas of each column in format 1 into a new base, and store it."""
+
+    def compact_units(
+        self, lake: Lake, path: ColumnPath, reader: ColumnReader, masks: Masks, slices: Mapping[int, Slice]
+    ) -> tuple[Base, set[int]] | None:
+        """Store a new base of a column in format 2, as `reread.compact_units` does.
+
+        Return None if everything should be read again.
+        """
 
     def fill_shelves(
         self, lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float]

@@ -10,6 +10,7 @@ import pyarrow as pa
 from parsieve.errors import ConflictError
 from parsieve.index.build.target import Target
 from parsieve.index.log import bindings
+from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import field_id_of
 from parsieve.index.log.commit import BloomState, ColumnState, Commit, Log, Part, TableState
 from parsieve.index.log.publish import Transaction
@@ -48,6 +49,9 @@ class Kind(Protocol[StateT, FilesT]):
     ) -> tuple[dict[ColumnPath, FilesT], dict[Location, Exception]]:
         """Read the slices in one scan and write the index; also return why slices could not be read."""
 
+    def bindings(self, slices: Sequence[Slice], tokens: Mapping[Location, str]) -> Bindings:
+        """Bind the slices, which were read in this order, to their tokens."""
+
     def state(self, column: BoundColumn, files: FilesT) -> StateT:
         """Combine a column and its files into the state that a version stores."""
 
@@ -69,7 +73,8 @@ def build_columns(
     before = log.newest()
     instant = 1 if before is None else before.version + 1
     files, failed = kind.write(lake, target.slices, fields, instant)
-    chain = bindings.write(log.store, (), {}, target.bindings(failed))
+    bound = kind.bindings(target.slices, target.bindings(failed))
+    chain = bindings.write(log.store, (), bindings.NOTHING, bound)
     built = {
         path: kind.state(BoundColumn(path, field_id_of(field), field.type, target.table, chain), files[path])
         for path, field in fields.items()
@@ -82,5 +87,8 @@ def build_columns(
                 raise ConflictError(
                     f"{'.'.join(path)} was indexed by another process during this build; nothing was committed"
                 )
-        if version := kind.commit(transaction, target.table, {**kind.states(newest), **built}):
+        # A column that was renamed was indexed with its old path.
+        ids = {state.field_id for state in built.values() if state.field_id is not None}
+        others = {path: state for path, state in kind.states(newest).items() if state.field_id not in ids}
+        if version := kind.commit(transaction, target.table, {**others, **built}):
             return version

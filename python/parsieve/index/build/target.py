@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -39,9 +39,7 @@ class Target:
     @cached_property
     def slices(self) -> list[Slice]:
         """Return the covered slices, sorted by location. The position of a slice is its number in a new index."""
-        locations, _ = locations_and_tokens(self.snapshot.slices)
-        covered = [number for number, location in enumerate(locations) if location in self.tokens]
-        return _sorted(self.snapshot.slices.at(covered))
+        return self.slices_at(self.tokens.keys())
 
     def find_column(self, state: ColumnState | BloomState) -> tuple[ColumnPath, pa.Field] | None:
         """Return the current path and field of an indexed column, or None if the table no longer has it."""
@@ -62,6 +60,12 @@ class Target:
             if token is not None and token != old_token and not has_same_rows:
                 changed.append(number)
         return _sorted(self.snapshot.slices.at(changed))
+
+    def slices_at(self, locations: Collection[Location]) -> list[Slice]:
+        """Return the covered slices at these locations, sorted by location."""
+        numbers = enumerate(locations_and_tokens(self.snapshot.slices)[0])
+        chosen = [number for number, location in numbers if location in locations and location in self.tokens]
+        return _sorted(self.snapshot.slices.at(chosen))
 
     def bindings(self, failed: Iterable[Location]) -> dict[Location, str]:
         """Return the tokens to bind. Slices that could not be read get none, so that the next update reads them."""

@@ -18,12 +18,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from parsieve._core import FormatError
+from parsieve._core import FormatError, UnsupportedError
+from parsieve.index.build.units import UNITS, Unit
 from parsieve.io import document
 from parsieve.io.store.base import Store, Stored
 from parsieve.lake.base import ColumnPath, Snapshot
 
 COMMITS = "commits"
+# A version with a column in format 2 is a document of version 2, which parsieve 0.1 refuses to read and to change.
+FORMAT = 2
 # How many earlier versions a commit lists with their table snapshots. The oldest of these lists older ones.
 HISTORY = 100
 ATTEMPTS = 5
@@ -79,12 +82,29 @@ class BrokenPartError(FormatError):
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """How a column in format 2 is stored. Updates and compactions keep it; only a build or a conversion changes it."""
+
+    # What answers name: files, row groups, or ranges of rows.
+    unit: Unit
+    # The bound for the expected units that a missing key reads needlessly. None stores no fingerprints.
+    fpp: float | None = 0.02
+    # Whether the exact keys are stored, so that compactions need not read the table.
+    keep_keys: bool = False
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments of `SieveOptions` for a build."""
+        fingerprints = {"fingerprints": False} if self.fpp is None else {"fpp": self.fpp}
+        return {"format": FORMAT, "keep_keys": self.keep_keys, **fingerprints}
+
+
+@dataclass(frozen=True, slots=True)
 class Base:
     """The complete index of a column at an instant of the index."""
 
     instant: int
     root: Part
-    # Segment files by number.
+    # Segment files by number, and in format 2 the file of the unit pages, unless they are in the root's file.
     files: tuple[Part, ...]
     # The number of (key, location) pairs, to decide when the deltas need a compaction.
     pairs: int
@@ -112,6 +132,13 @@ class ColumnState:
     bindings: tuple[Part, ...]
     base: Base
     deltas: tuple[DeltaPart, ...] = ()
+    # None in format 1.
+    layout: Layout | None = None
+
+    @property
+    def format(self) -> int:
+        """Return the format version of the column's files."""
+        return 1 if self.layout is None else FORMAT
 
     def parts(self) -> list[Part]:
         """Return every file that the column references."""
@@ -176,13 +203,16 @@ class Commit:
                 "blooms": [_bloom(state) for _, state in sorted(self.blooms.items())],
                 "history": [{"version": version, **_state(state)} for version, state in self.history],
             },
+            version=max((state.format for state in self.columns.values()), default=1),
         )
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str) -> Commit:
         """Decode a version from its file."""
-        fields = document.read("commit", data, name)
+        fields = document.read("commit", data, name, newest=FORMAT)
         columns = [_column_of(column, name) for column in fields.objects("columns")]
+        if any(state.format > fields.version for state in columns):
+            raise FormatError(f"{name} has a column in a newer format than its own")
         blooms = [_bloom_of(column, name) for column in fields.objects("blooms")]
         return cls(
             version=fields.get("version", int),
@@ -268,6 +298,13 @@ def _type_of(fields: document.Fields, source: str) -> pa.DataType:
         raise FormatError(f"{source}: the type of a column cannot be read: {error}") from error
 
 
+def _rate_of(fields: document.Fields, source: str) -> float:
+    try:
+        return float(fields.get("fpp", str))
+    except ValueError as error:
+        raise FormatError(f"{source}: fpp is not a number") from error
+
+
 def _bloom(column: BloomState) -> dict[str, Any]:
     shelves = [[*_part(shelf.directory), *_part(shelf.rows)] for shelf in column.shelves]
     return {**_common_fields(column), "fpp": str(column.fpp), "shelves": shelves}
@@ -275,10 +312,7 @@ def _bloom(column: BloomState) -> dict[str, Any]:
 
 def _bloom_of(fields: document.Fields, source: str) -> BloomState:
     shelves = fields.rows("shelves", str, int, str, str, int, str)
-    try:
-        fpp = float(fields.get("fpp", str))
-    except ValueError as error:
-        raise FormatError(f"{source}: fpp is not a number") from error
+    fpp = _rate_of(fields, source)
     if not fields.texts("path"):
         raise FormatError(f"{source}: a column has no path")
     return BloomState(
@@ -303,12 +337,37 @@ def _column(column: ColumnState) -> dict[str, Any]:
             "pairs": base.pairs,
         },
         "deltas": [[delta.instant, *_part(delta.file), delta.changes] for delta in column.deltas],
+        **({} if column.layout is None else {"format": FORMAT, "layout": _layout(column.layout)}),
     }
+
+
+def _layout(layout: Layout) -> dict[str, Any]:
+    fpp = None if layout.fpp is None else str(layout.fpp)
+    return {"unit": layout.unit, "fpp": fpp, "keep_keys": layout.keep_keys}
+
+
+def _layout_of(fields: document.Fields, source: str) -> Layout | None:
+    """Return the layout of a column, or None if it has format 1."""
+    column_format = fields.maybe("format", int)
+    if column_format is None:
+        return None
+    if column_format != FORMAT:
+        raise UnsupportedError(
+            f"{source} has a column in format {column_format}, but this parsieve reads formats 1 and {FORMAT}; use a "
+            "newer parsieve"
+        )
+    layout = fields.inner("layout")
+    name = layout.get("unit", str)
+    unit = next((unit for unit in UNITS if unit == name), None)
+    if unit is None:
+        raise UnsupportedError(f"{source}: this parsieve does not know units of the kind {name!r}; use a newer one")
+    return Layout(unit, _rate_of(layout, source) if layout.maybe("fpp", str) else None, layout.get("keep_keys", bool))
 
 
 def _column_of(fields: document.Fields, source: str) -> ColumnState:
     base = fields.inner("base")
     root = _parts_of(base, "root")
+    layout = _layout_of(fields, source)
     if len(root) != 1 or not fields.texts("path"):
         raise FormatError(f"{source}: a column does not have exactly one path and one root")
     return ColumnState(
@@ -322,6 +381,7 @@ def _column_of(fields: document.Fields, source: str) -> ColumnState:
             DeltaPart(instant, Part(name, size, digest), changes)
             for instant, name, size, digest, changes in fields.rows("deltas", int, str, int, str, int)
         ),
+        layout=layout,
     )
 
 
@@ -411,6 +471,7 @@ class Log:
         return False
 
 
-def with_base(column: ColumnState, base: Base) -> ColumnState:
-    """Return a column with a new base and the deltas that this base does not contain."""
-    return replace(column, base=base, deltas=tuple(delta for delta in column.deltas if delta.instant > base.instant))
+def with_base(column: ColumnState, base: Base, chain: tuple[Part, ...] | None = None) -> ColumnState:
+    """Return a column with a new base and the deltas that this base does not contain, and maybe with new bindings."""
+    deltas = tuple(delta for delta in column.deltas if delta.instant > base.instant)
+    return replace(column, base=base, deltas=deltas, bindings=column.bindings if chain is None else chain)

@@ -26,7 +26,7 @@ from parsieve.io.store.base import Store, Stored, unique
 
 NOTICES = "garbage"
 # No version references the notes about renewed files, so unused ones become garbage.
-FOLDERS = ("roots", "segments", "deltas", "shelves", bindings.BINDINGS, COMMITS, RENEWALS)
+FOLDERS = ("roots", "segments", "deltas", "shelves", "pages", bindings.BINDINGS, COMMITS, RENEWALS)
 # Seconds after which a collector reads the versions again.
 RELOAD_AFTER = 60.0
 # Age at which the notice of a killed collector is removed. It must be longer than a collector can be suspended,

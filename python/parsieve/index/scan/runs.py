@@ -1,7 +1,8 @@
-"""Read rows, sort them into runs of (key, location, rows), and merge the runs into a Sieve index.
+"""Read rows as (key, unit, rows), sort them, and build a Sieve index.
 
 ```text
-slices ── threads: read, encode keys, sort ── runs in memory or spilled ── merge ── builder ── root + segment file
+slices ── threads: read, encode keys ── rows in memory ── threads: sort, build partitions ── root + segment file
+                                     └─ if memory is short: sorted runs, in memory or spilled ── merge ── build
 ```
 
 The result depends only on the rows, not on the number of threads, the memory, or the order in which slices are read.
@@ -19,14 +20,17 @@ import pyarrow as pa
 from parsieve import _core
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
-from parsieve.index.scan.spill import Room, Runs, Sections
+from parsieve.index.scan.spill import Room, Runs, Sections, Unsorted
+from parsieve.index.scan.units import UnitCutter, UnitNumbers
 from parsieve.io import interrupts
 from parsieve.io.parallel import run_in_threads
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 
-# Shares of the allowed memory for unsorted rows and for finished runs. The rest is for reading.
+# Shares of the allowed memory for unsorted rows, and for finished runs or more unsorted rows. The rest is for reading.
 UNSORTED_SHARE = 0.4
 WAITING_SHARE = 0.4
+# Rows that become a run at once have this part of their share. Their blocks take up to twice the memory.
+RUN_SHARE = 0.25
 MIN_MEMORY = 1 << 20
 MIN_BUFFER = 1 << 20
 # A merge holds one block of each run, encoded and decoded.
@@ -43,46 +47,66 @@ def check_memory(memory: int) -> None:
 
 @dataclass
 class Gathered:
-    """The rows of one column of some slices: sorted runs, and the rows without a key by number of the slice."""
+    """The rows of one column of some slices: sorted runs, and the rows without a key. The lists count by unit."""
 
     axis: _core.SieveAxis
     runs: Runs
     nulls: list[int] = field(default_factory=list)
     nans: list[int] = field(default_factory=list)
-    # Slices that could not be read, or whose values are of another type. Every answer includes them.
+    # Units of slices that could not be read, or whose values are of another type. Every answer includes them.
     unread: list[bool] = field(default_factory=list)
-    # Slices that could not be read this time, by number.
+    # Slices that could not be read this time, by their position.
     failed: dict[int, Exception] = field(default_factory=dict)
 
 
 class _Buffers:
     """The unsorted rows of one thread."""
 
-    def __init__(self, columns: Sequence[Gathered], max_bytes: int, first: int) -> None:
+    def __init__(self, columns: Sequence[_Column], share: int, room: Room | None) -> None:
         self._columns = columns
-        self._max_bytes = max_bytes
-        self._first = first
-        self._pairs = [_core.SievePairs(column.axis) for column in columns]
+        self._unsorted = [Unsorted(column.pairs.sibling(), share, room) for column in columns]
 
-    def push(self, at: int, values: pa.Array, number: int) -> None:
-        column, pairs = self._columns[at], self._pairs[at]
-        if column.unread[number]:
-            return
-        try:
-            _, nulls, nans = pairs.push(values, self._first + number)
-        except TypeError:
-            # The values have another unit or type than the column, so they cannot be compared.
-            column.unread[number] = True
-            return
-        # No lock is needed, because only one thread reads a slice.
-        column.nulls[number] += nulls
-        column.nans[number] += nans
-        if pairs.num_bytes >= self._max_bytes:
-            column.runs.add(pairs.sort())
+    def push(self, at: int, values: pa.Array, cutter: UnitCutter) -> bool:
+        """Add the next values of a slice. Return whether they are of the column's type."""
+        column, unsorted = self._columns[at], self._unsorted[at]
+        rows, first = column.rows, column.units.first
+        for unit, start, stop in cutter.cut(len(values)):
+            try:
+                _, nulls, nans = unsorted.pairs.push(values.slice(start, stop - start), unit)
+            except TypeError:
+                # The values have another unit or type than the column, so they cannot be compared.
+                return False
+            # No lock is needed, because only one thread reads a slice.
+            rows.nulls[unit - first] += nulls
+            rows.nans[unit - first] += nans
+        if not unsorted.fits():
+            rows.runs.add_batches(unsorted.run())
+        return True
 
     def finish(self) -> None:
-        for column, pairs in zip(self._columns, self._pairs, strict=True):
-            column.runs.add(pairs.sort())
+        for column, unsorted in zip(self._columns, self._unsorted, strict=True):
+            column.rows.runs.keep(unsorted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    # The place of the values in each batch.
+    place: int
+    rows: Gathered
+    units: UnitNumbers
+    # Empty; its siblings hold the rows.
+    pairs: _core.SievePairs
+
+    @classmethod
+    def of(cls, place: int, axis: _core.SieveAxis, units: UnitNumbers, room: Room) -> _Column:
+        count = len(units)
+        rows = Gathered(axis, Runs(room), [0] * count, [0] * count, [False] * count)
+        return cls(place, rows, units, _core.SievePairs(axis))
+
+    def leave_out(self, position: int) -> None:
+        """Mark all units of a slice as not read, even if some of its rows were."""
+        for unit in self.units.of(position):
+            self.rows.unread[unit - self.units.first] = True
 
 
 def gather(
@@ -94,43 +118,86 @@ def gather(
     memory: int,
     threads: int,
     advance: Callable[[], None] = lambda: None,
-    first: int = 0,
+    units: Mapping[ColumnPath, UnitNumbers] | None = None,
+    together: bool = False,
 ) -> dict[ColumnPath, Gathered]:
-    """Read some columns of some slices in one scan. A slice's number is its position in `slices` plus `first`.
+    """Read some columns of some slices in one scan. Each row gets the number of its unit in its column.
 
-    `advance` is called after each slice.
+    Without `units`, each slice is a unit, and its number is its position. `advance` is called after each slice.
+    `together` leaves the rows unsorted while there is memory, so that `merge` can sort them together.
     """
-    count = len(slices)
-    gathered = {
-        path: Gathered(axis, Runs(room), [0] * count, [0] * count, [False] * count) for path, axis in axes.items()
-    }
-    columns, paths = list(gathered.values()), list(gathered)
-    max_bytes = max(MIN_BUFFER, int(memory * UNSORTED_SHARE) // (max(1, threads) * max(1, len(columns))))
-    # Vectors double when they grow, so a full one may have twice the capacity.
-    max_bytes = max(MIN_BUFFER, max_bytes // 2)
+    whole = UnitNumbers.of_slices(len(slices))
+    paths = list(axes)
+    columns = [
+        _Column.of(at, axes[path], whole if units is None else units[path], room) for at, path in enumerate(paths)
+    ]
+    extra = room if together else None
+    _scan(lake, slices, paths, columns, memory=memory, threads=threads, advance=advance, room=extra)
+    return {path: column.rows for path, column in zip(paths, columns, strict=True)}
+
+
+def gather_by_units(
+    lake: Lake,
+    slices: Sequence[Slice],
+    path: ColumnPath,
+    axis: _core.SieveAxis,
+    units: Sequence[UnitNumbers],
+    room: Room,
+    *,
+    memory: int,
+) -> list[Gathered]:
+    """Read one column once, and return its rows for each of several ways to divide the slices into units."""
+    columns = [_Column.of(0, axis, numbers, room) for numbers in units]
+    _scan(lake, slices, [path], columns, memory=memory, threads=1)
+    return [column.rows for column in columns]
+
+
+def _scan(
+    lake: Lake,
+    slices: Sequence[Slice],
+    paths: Sequence[ColumnPath],
+    columns: Sequence[_Column],
+    *,
+    memory: int,
+    threads: int,
+    advance: Callable[[], None] = lambda: None,
+    room: Room | None = None,
+) -> None:
+    """Read the paths of some slices, and add their rows to the columns.
+
+    With a `room`, rows may use its memory, so that more of them stay unsorted.
+    """
+    share = memory * UNSORTED_SHARE / (max(1, threads) * max(1, len(columns)))
+    share = max(MIN_BUFFER, int(share if room is not None else share * RUN_SHARE))
     local, lock = threading.local(), threading.Lock()
     all_buffers: list[_Buffers] = []
 
     def read(number: int) -> None:
         buffers: _Buffers | None = getattr(local, "buffers", None)
         if buffers is None:
-            buffers = local.buffers = _Buffers(columns, max_bytes, first)
+            buffers = local.buffers = _Buffers(columns, share, room)
             with lock:
                 all_buffers.append(buffers)
+        # Columns that are still read, and what cuts their rows at unit borders.
+        cutters = {at: column.units.cutter(number) for at, column in enumerate(columns)}
         try:
-            for batch in lake.read_keys(slices[number], paths):
-                for at in range(len(paths)):
-                    buffers.push(at, batch.column(at), number)
+            for batch in lake.read_keys(slices[number], list(paths)):
+                for at, cutter in list(cutters.items()):
+                    if not buffers.push(at, batch.column(columns[at].place), cutter):
+                        columns[at].leave_out(number)
+                        del cutters[at]
+            for cutter in cutters.values():
+                cutter.finish()
         except (ConflictError, FileNotFoundError, UnsupportedError) as error:
             # The file was changed or removed, or is not supported. The other slices are not affected.
             for column in columns:
-                column.unread[number] = True
-                column.failed[number] = error
+                column.leave_out(number)
+                column.rows.failed[number] = error
         advance()
 
-    run_in_threads(read, range(count), threads, "parsieve-index")
-    run_in_threads(_Buffers.finish, all_buffers, threads, "parsieve-index")
-    return gathered
+    run_in_threads(read, range(len(slices)), threads, "parsieve-index")
+    for buffers in all_buffers:
+        buffers.finish()
 
 
 @dataclass
@@ -140,33 +207,77 @@ class Built:
     root: bytes
     file: bytes | list[Path]
     file_size: int
+    # Format 2: the unit pages, b"" if they are in the root. None in format 1.
+    pages: bytes | None = None
+
+
+@dataclass(frozen=True)
+class KeptSegments:
+    """The segments of an earlier base in format 2 that a new base takes over."""
+
+    timeline: _core.SieveUnitTimeline
+    # The other segments, by number.
+    rebuilt: Sequence[int]
+    # The numbers that the files of the earlier base have in the new one, and the number of the file to write.
+    files: Sequence[int]
+    file: int
+    # The ids that no location has any more, and the ids whose rows have changed.
+    masked: Sequence[int]
+    changed: Sequence[int]
 
 
 def merge(
     gathered: Gathered,
-    locations: Sequence[Location],
+    slices: Sequence[Location] | _core.SieveUnits,
     instant: int,
     room: Room,
     *,
     memory: int,
     options: _core.SieveOptions | None = None,
+    kept: KeptSegments | None = None,
+    threads: int = 1,
 ) -> Built:
-    """Merge the runs of a column into a root and a segment file. Frees the runs."""
-    runs = _reduced(gathered.axis, gathered.runs, room, memory)
-    build = _core.SieveBuild(gathered.axis, len(locations), num_runs=len(runs), options=options)
-    feeds = [runs.blocks(run) for run in range(len(runs))]
+    """Build a root and a segment file from the rows of a column. Frees the rows.
+
+    `slices` are units in format 2, and locations in format 1.
+    """
     sections = Sections(room)
+    count = slices.num_units if isinstance(slices, _core.SieveUnits) else len(slices)
+    file = 0 if kept is None else kept.file
+    runs = gathered.runs
+    # A build around kept segments merges runs.
+    unsorted = runs.unsorted() if kept is None else None
+    build = _core.SieveBuild(gathered.axis, count, options=options, file=file)
+    if unsorted is not None and build.sort_rows([rows.pairs for rows in unsorted], threads):
+        while build.build_rows():
+            interrupts.check()
+            sections.add(build.take())
+    else:
+        runs = _reduced(gathered.axis, runs, room, memory)
+        build = _core.SieveBuild(gathered.axis, count, num_runs=len(runs), options=options, file=file)
+        if kept is not None:
+            build.keep(kept.timeline, kept.rebuilt, kept.files, masked=kept.masked, changed=kept.changed)
+        _feed(build, runs, sections)
+    sides = list(zip(gathered.nulls, gathered.nans, gathered.unread, strict=True))
+    pages = None
+    if isinstance(slices, _core.SieveUnits):
+        root, pages, last = build.finish(instant, slices, sides, pages_file=file + 1)
+    else:
+        places = [(location.partition, location.group) for location in slices]
+        root, last = build.finish(instant, places, sides)
+    sections.add(last)
+    runs.close()
+    size = sections.size()
+    return Built(root, sections.finish(), size, pages)
+
+
+def _feed(build: _core.SieveBuild, runs: Runs, sections: Sections) -> None:
+    """Merge runs into a build."""
+    feeds = [runs.blocks(run) for run in range(len(runs))]
     while (hungry := build.step()) is not None:
         interrupts.check()
         build.feed(hungry, next(feeds[hungry], None))
         sections.add(build.take())
-    places = [(location.partition, location.group) for location in locations]
-    sides = list(zip(gathered.nulls, gathered.nans, gathered.unread, strict=True))
-    root, last = build.finish(instant, places, sides)
-    sections.add(last)
-    runs.close()
-    size = sections.size()
-    return Built(root, sections.finish(), size)
 
 
 def _reduced(axis: _core.SieveAxis, runs: Runs, room: Room, memory: int) -> Runs:

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from parsieve import _core
+
 # Offset and length of a block in the temporary file of its column.
 Spilled = tuple[int, int]
 
@@ -64,40 +66,103 @@ class Room:
             self.spilled_bytes += num_bytes
 
 
+class Unsorted:
+    """Rows that wait to be sorted: in a share of memory of their own, and beyond it in the memory of a room, if any."""
+
+    def __init__(self, pairs: _core.SievePairs, share: int, room: Room | None) -> None:
+        self.pairs = pairs
+        self._share = share
+        self._room = room
+        self._reserved = 0
+
+    def fits(self) -> bool:
+        """Reserve memory for the rows so far. Return False if there is not enough."""
+        needed = self.pairs.num_bytes - self._share - self._reserved
+        if needed <= 0:
+            return True
+        needed = max(needed, self._share // 8)
+        if self._room is None or not self._room.take(needed):
+            return False
+        self._reserved += needed
+        return True
+
+    def run(self) -> Iterator[list[bytes]]:
+        """Yield the rows as blocks of a sorted run, and free their memory."""
+        while (blocks := self.pairs.sort_next()) is not None:
+            yield blocks
+        self.free()
+
+    def free(self) -> None:
+        """Release the reserved memory, after the rows have been taken."""
+        if self._room is not None:
+            self._room.give_back(self._reserved)
+        self._reserved = 0
+
+
 class Runs:
-    """The sorted runs of one column, each a list of blocks. Threads may add runs, and one thread reads them all."""
+    """The rows of one column: sorted runs, each a list of blocks, and unsorted rows, which become runs when needed.
+
+    Threads may add runs, and one thread reads them all.
+    """
 
     def __init__(self, room: Room) -> None:
         self._room = room
-        self._runs: list[list[bytes] | list[Spilled]] = []
+        self._runs: list[list[bytes | Spilled]] = []
+        self._unsorted: list[Unsorted] = []
         self._file: BinaryIO | None = None
         self._end = 0
         self._lock = threading.Lock()
         self._reserved = 0
-        # Bytes of all runs, in memory and on disk.
-        self.num_bytes = 0
+        self._num_bytes = 0
 
     def __len__(self) -> int:
+        self._sort()
         return len(self._runs)
 
-    def add(self, blocks: list[bytes]) -> None:
-        """Add a run, in memory or on disk."""
-        if not blocks:
-            return
-        size = sum(map(len, blocks))
-        with self._lock:
-            self.num_bytes += size
-        if self._room.take(size):
-            with self._lock:
-                self._reserved += size
-                self._runs.append(blocks)
-            return
-        with self._lock:
-            self._runs.append(self._write(blocks))
+    @property
+    def num_bytes(self) -> int:
+        """Return the bytes of all runs, in memory and on disk."""
+        self._sort()
+        return self._num_bytes
 
-    def add_spilled(self, batches: Iterable[list[bytes]]) -> None:
+    def keep(self, unsorted: Unsorted) -> None:
+        """Add rows that a build may sort together with others."""
+        with self._lock:
+            self._unsorted.append(unsorted)
+
+    def unsorted(self) -> list[Unsorted] | None:
+        """Return all rows, or None if some of them are in runs."""
+        return None if self._runs else list(self._unsorted)
+
+    def _sort(self) -> None:
+        while self._unsorted:
+            self.add_batches(self._unsorted[-1].run())
+            self._unsorted.pop()
+
+    def add(self, blocks: Sequence[bytes]) -> None:
+        """Add a run, in memory or on disk."""
+        self.add_batches([blocks])
+
+    def add_batches(self, batches: Iterable[Sequence[bytes]]) -> None:
+        """Add a run, whose blocks arrive in batches: in memory as far as there is room, and the rest on disk."""
+        run: list[bytes | Spilled] = []
+        for blocks in batches:
+            size = sum(map(len, blocks))
+            in_memory = self._room.take(size)
+            with self._lock:
+                self._num_bytes += size
+                if in_memory:
+                    self._reserved += size
+                    run += blocks
+                else:
+                    run += self._write(blocks)
+        if run:
+            with self._lock:
+                self._runs.append(run)
+
+    def add_spilled(self, batches: Iterable[Sequence[bytes]]) -> None:
         """Add a run whose blocks are written to disk as they are produced."""
-        spilled: list[Spilled] = []
+        spilled: list[bytes | Spilled] = []
         for blocks in batches:
             with self._lock:
                 spilled += self._write(blocks)
@@ -118,6 +183,7 @@ class Runs:
 
     def blocks(self, run: int) -> Iterator[bytes]:
         """Yield the blocks of a run in order, one in memory at a time. Only one thread may read at a time."""
+        self._sort()
         for block in self._runs[run]:
             yield block if isinstance(block, bytes) else self._load(*block)
 
@@ -131,12 +197,14 @@ class Runs:
 
     def all_blocks(self) -> list[bytes]:
         """Return the blocks of all runs."""
-        return [block for run in range(len(self._runs)) for block in self.blocks(run)]
+        return [block for run in range(len(self)) for block in self.blocks(run)]
 
     def close(self) -> None:
-        """Free all runs."""
+        """Free all rows."""
+        for unsorted in self._unsorted:
+            unsorted.free()
         self._room.give_back(self._reserved)
-        self._runs, self._reserved = [], 0
+        self._runs, self._unsorted, self._reserved = [], [], 0
         if self._file is not None:
             path = Path(self._file.name)
             self._file.close()

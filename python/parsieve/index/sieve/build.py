@@ -12,25 +12,57 @@ from parsieve import _core
 from parsieve.index.build.executor import ColumnRows, Executor
 from parsieve.index.build.flow import BoundColumn, build_columns
 from parsieve.index.build.target import require_readable
+from parsieve.index.build.units import Unit, plan_units
+from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import paths_of
-from parsieve.index.log.commit import Base, ColumnState, Commit, Log, TableState
+from parsieve.index.log.commit import Base, ColumnState, Commit, Layout, Log, TableState
 from parsieve.index.log.publish import Transaction
+from parsieve.index.scan.units import UnitLayout
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
+
+# Ranges of rows are the finest units. Files that have none are answered as a whole.
+DEFAULT = Layout("rows")
 
 
 def build(
-    log: Log, lake: Lake, snapshot: Snapshot, columns: Sequence[str | Sequence[str]], executor: Executor[Any]
+    log: Log,
+    lake: Lake,
+    snapshot: Snapshot,
+    columns: Sequence[str | Sequence[str]],
+    executor: Executor[Any],
+    layouts: Mapping[ColumnPath, Layout] | None = None,
+    *,
+    operation: str = "build",
 ) -> Commit:
-    """Build and commit a Sieve index of some columns in one scan. This replaces their existing Sieve index."""
+    """Build and commit a Sieve index of some columns in one scan. This replaces their existing Sieve index.
+
+    A column that is not in `layouts` gets the default layout.
+    """
     paths = paths_of(columns)
+    chosen = {path: (layouts or {}).get(path, DEFAULT) for path in paths}
     with executor:
-        return build_columns(log, lake, snapshot, paths, _Sieve(executor))
+        return build_columns(log, lake, snapshot, paths, _Sieve(executor, chosen, operation))
+
+
+def rebuild(
+    log: Log, lake: Lake, snapshot: Snapshot, layouts: Mapping[ColumnPath, Layout | None], executor: Executor[Any]
+) -> Commit | None:
+    """Build columns again that an update cannot bring up to date. They keep their layouts and their format."""
+    version = None
+    for in_format_1 in (True, False):
+        chosen = {path: layout for path, layout in layouts.items() if (layout is None) == in_format_1}
+        if chosen:
+            with executor:
+                version = build_columns(log, lake, snapshot, list(chosen), _Sieve(executor, chosen, "build"))
+    return version
 
 
 @dataclass(frozen=True)
 class _Sieve:
     executor: Executor[Any]
-    operation: str = "build"
+    # None for columns in format 1.
+    layouts: Mapping[ColumnPath, Layout | None]
+    operation: str
 
     def check(self, field: pa.Field) -> None:
         _core.SieveAxis(field.type)
@@ -41,20 +73,40 @@ class _Sieve:
     def write(
         self, lake: Lake, slices: Sequence[Slice], fields: Mapping[ColumnPath, pa.Field], instant: int
     ) -> tuple[dict[ColumnPath, Base], dict[Location, Exception]]:
-        rows = self.executor.read_rows(lake, slices, {path: field.type for path, field in fields.items()})
+        kinds: dict[ColumnPath, Unit] = {
+            path: "file" if layout is None else layout.unit for path, layout in self.layouts.items()
+        }
+        units = units_of(lake, slices, kinds, self.executor)
+        types = {path: field.type for path, field in fields.items()}
+        rows = self.executor.read_rows(lake, slices, types, units)
         # A slice that cannot be read fails for all columns, because one scan reads them all.
         failed = failed_locations(slices, next(iter(rows.values())))
         require_readable(slices, failed)
         locations = [file_slice.location for file_slice in slices]
-        return self.executor.build_bases(rows, locations, instant), failed
+        return self.executor.build_bases(rows, units, self.layouts, locations, instant), failed
+
+    def bindings(self, slices: Sequence[Slice], tokens: Mapping[Location, str]) -> Bindings:
+        if None in self.layouts.values():
+            return Bindings(tokens)
+        return Bindings.fresh([file_slice.location for file_slice in slices], tokens)
 
     def state(self, column: BoundColumn, files: Base) -> ColumnState:
-        return ColumnState(*column, base=files)
+        return ColumnState(*column, base=files, layout=self.layouts[column.path])
 
     def commit(
         self, transaction: Transaction, table: TableState, states: Mapping[ColumnPath, ColumnState]
     ) -> Commit | None:
         return transaction.commit(table, columns=states)
+
+
+def units_of(
+    lake: Lake, slices: Sequence[Slice], kinds: Mapping[ColumnPath, Unit], executor: Executor[Any]
+) -> dict[ColumnPath, list[UnitLayout]]:
+    """Return how each slice is divided into units of the kind that each column has. Reads each footer at most once."""
+    has_finer = any(kind != "file" for kind in kinds.values())
+    row_groups = executor.read_row_groups(lake, slices) if has_finer else None
+    planned = {kind: plan_units(lake, slices, kind, row_groups=row_groups) for kind in set(kinds.values())}
+    return {path: planned[kind] for path, kind in kinds.items()}
 
 
 def failed_locations(slices: Sequence[Slice], rows: ColumnRows) -> dict[Location, Exception]:

@@ -37,7 +37,10 @@ Differences = Mapping[Location, Difference]
 
 @dataclass
 class Delta:
-    """The changes of one column. Rows that were read again replace everything known about the first locations."""
+    """The changes of one column in format 1.
+
+    Rows that were read again replace everything known about the first locations.
+    """
 
     type: pa.DataType
     instant: int
@@ -49,6 +52,11 @@ class Delta:
     # Blocks of sorted runs of inserted and deleted rows.
     inserted: list[bytes] = field(default_factory=list)
     deleted: list[bytes] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether no rows have changed."""
+        return not self.locations
 
     def replace(self, locations: Sequence[Location], rows: ColumnRows | None) -> None:
         """Discard the earlier rows of these locations. The first ones have new `rows`; the others were removed.

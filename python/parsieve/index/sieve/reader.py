@@ -8,13 +8,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from parsieve import _core
-from parsieve._core import ParsieveError
+from parsieve._core import FormatError, ParsieveError
 from parsieve.index.log import bindings
+from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.commit import BrokenPartError, ColumnState, Part
 from parsieve.index.sieve.query import Query
 from parsieve.io.parallel import map_in_threads
@@ -25,6 +26,33 @@ from parsieve.lake.slices import Slices, locations_and_tokens
 
 # How many bytes of segments to cache for a column before discarding all of them.
 CACHE_BYTES = 64 << 20
+# The unit of an answer that keeps all units of a slice.
+WHOLE_SLICE = 2**32 - 1
+
+Timeline: TypeAlias = "_core.SieveTimeline | _core.SieveUnitTimeline"
+PartKind = Literal["segment", "units"]
+PART_NAMES: Mapping[PartKind, str] = {"segment": "segment", "units": "unit page"}
+# The kind and number of a part; its file, offset and length.
+Need = tuple[PartKind, int, int, int, int]
+# The rows of each row group; then for each unit its row group, its first row in the file, and its number of rows.
+UnitRanges = tuple[list[int], list[tuple[int, int, int]]]
+
+
+class Answer(NamedTuple):
+    """The slices and units that may match a query, sorted. The arrays have one entry for each unit."""
+
+    # The number of the slice, as in `ColumnReader.numbered`.
+    ids: pa.UInt32Array
+    # The number of the unit within the slice; `WHOLE_SLICE` if all its units may match.
+    units: pa.UInt32Array
+
+
+def load_part(timeline: Timeline, part: PartKind, number: int, data: bytes) -> None:
+    """Load a segment or a unit page. Raises `FormatError` if it is damaged."""
+    if isinstance(timeline, _core.SieveTimeline):
+        timeline.load(number, data)
+    else:
+        timeline.load(part, number, data)
 
 
 class ColumnReader:
@@ -51,13 +79,21 @@ class ColumnReader:
         return _core.SieveAxis(self.state.type)
 
     @cached_property
-    def bound(self) -> Mapping[Location, str]:
-        """Return the token of each location that the index covers; none if the bindings cannot be read."""
+    def bindings(self) -> Bindings:
+        """Return the tokens and ids that the index covers; none if they cannot be read."""
         try:
-            return bindings.read(self.store, self.state.bindings)
+            bound = bindings.read(self.store, self.state.bindings)
+            if (bound.ids is None) == (self.state.layout is None):
+                return bound
+            raise FormatError("its bindings have another format version than the column")
         except self.permanent_errors as error:
             self._doubt("bindings", error)
-            return {}
+            return bindings.NOTHING
+
+    @property
+    def bound(self) -> Mapping[Location, str]:
+        """Return the token of each location that the index covers; none if the bindings cannot be read."""
+        return self.bindings.tokens
 
     @cached_property
     def _root_and_deltas(self) -> tuple[bytes, list[bytes]] | None:
@@ -74,11 +110,13 @@ class ColumnReader:
         readable = [content for content in contents if content is not None]
         return (readable[0], readable[1:]) if len(readable) == len(parts) else None
 
-    def _open(self) -> _core.SieveTimeline | None:
+    def _open(self) -> Timeline | None:
         if self._root_and_deltas is None:
             return None
         root, deltas = self._root_and_deltas
         try:
+            if self.state.layout is not None:
+                return _core.SieveTimeline.open2(self.axis, root, deltas)
             return _core.SieveTimeline(self.axis, root, deltas)
         except (ParsieveError, ValueError) as error:
             # Their checksums are right, so a newer version of the package wrote them, or they contradict each other.
@@ -86,7 +124,7 @@ class ColumnReader:
         return None
 
     @cached_property
-    def timeline(self) -> _core.SieveTimeline | None:
+    def timeline(self) -> Timeline | None:
         """Return the base with its deltas, or None if they cannot be used."""
         return self._open()
 
@@ -97,15 +135,18 @@ class ColumnReader:
         return None if report is None else float(report["waste_per_key"])
 
     @cached_property
-    def numbers(self) -> dict[Location, int]:
-        """Return the number of each location in answers."""
-        if self.timeline is None:
+    def numbers(self) -> Mapping[Location, int]:
+        """Return the number of each location in answers: its id, or in format 1 its position in the index."""
+        timeline = self.timeline
+        if timeline is None:
             return {}
-        places = self.timeline.locations()
-        return {Location(partition, group): number for number, (partition, group) in enumerate(places)}
+        if isinstance(timeline, _core.SieveTimeline):
+            places = timeline.locations()
+            return {Location(partition, group): number for number, (partition, group) in enumerate(places)}
+        return self.bindings.ids or {}
 
-    def ask(self, query: Query) -> pa.Array | None:
-        """Return the numbers of the locations that may match, or None for all locations."""
+    def ask(self, query: Query) -> Answer | None:
+        """Return the slices and units that may match, or None for all of them."""
         timeline = self.timeline
         if timeline is None:
             return None
@@ -115,40 +156,94 @@ class ColumnReader:
             # The literal has another type than the column, so the index cannot answer.
             self.doubts[f"a question to {'.'.join(self.state.path)}"] = str(error)
             return None
-        needs = timeline.needs(encoded)
-        if needs:
+        answer: Answer | None = None
+        if isinstance(timeline, _core.SieveTimeline):
+            self._load(timeline, [("segment", *need) for need in timeline.needs(encoded)])
+            numbers = timeline.answer(encoded)
+            if numbers is not None:
+                answer = Answer(numbers, pa.array([WHOLE_SLICE] * len(numbers), pa.uint32()))
+        else:
+            while needs := timeline.needs(encoded):
+                self._load(timeline, needs)
+            both = timeline.answer2(encoded)
+            answer = None if both is None else Answer(*both)
+        self._limit_cache()
+        return answer
+
+    @property
+    def has_ranges(self) -> bool:
+        """Return whether answers name units, which may be ranges of rows. In format 1, they name slices."""
+        return self.state.layout is not None
+
+    def unit_ranges(self, ids: pa.UInt32Array) -> list[UnitRanges | None]:
+        """Return for each id the rows of each row group, and the row group and the rows of each unit.
+
+        The entry is None if the ranges of a slice are unknown.
+        """
+        timeline = self.timeline
+        if timeline is None or isinstance(timeline, _core.SieveTimeline):
+            return [None] * len(ids)
+        while needs := timeline.needs_units(ids):
             self._load(timeline, needs)
-        answer = timeline.answer(encoded)
+        ranges = timeline.unit_ranges(ids)
+        self._limit_cache()
+        return ranges
+
+    def unit_columns(self, ids: pa.UInt32Array) -> Sequence[pa.Int64Array]:
+        """Return the row groups and the units of slices as columns.
+
+        For each id the number of its row groups and the number of its units; then the rows of all row groups, and the
+        first row and the number of rows of all units. A slice with unknown ranges has neither row groups nor units.
+        """
+        timeline = self.timeline
+        if timeline is None or isinstance(timeline, _core.SieveTimeline):
+            nothing = pa.array([0] * len(ids), pa.int64())
+            return [nothing, nothing, *[pa.array([], pa.int64())] * 3]
+        while needs := timeline.needs_units(ids):
+            self._load(timeline, needs)
+        columns = timeline.unit_columns(ids)
+        self._limit_cache()
+        return columns
+
+    def load_all_units(self) -> None:
+        """Load all unit pages, and record the damaged ones."""
+        timeline = self.timeline
+        if isinstance(timeline, _core.SieveUnitTimeline):
+            while needs := timeline.needs_units():
+                self._load(timeline, needs)
+
+    def _limit_cache(self) -> None:
+        """Forget the loaded parts if they take too much memory."""
         if self._loaded > CACHE_BYTES:
             with self._lock:
                 emptied = self._open()
                 if emptied is not None:
-                    # Locations keep their numbers, because these follow from the same root and deltas.
+                    # Slices keep their numbers, because these follow from the same root and deltas.
                     self.__dict__["timeline"] = emptied
                 self._loaded = 0
-        return answer
 
-    def _load(self, timeline: _core.SieveTimeline, needs: Sequence[tuple[int, int, int, int]]) -> None:
-        by_file: dict[int, list[tuple[int, int, int]]] = {}
-        for segment, file, offset, length in needs:
-            by_file.setdefault(file, []).append((segment, offset, offset + length))
-        for file, segments in by_file.items():
-            data: list[bytes] = [b""] * len(segments)
+    def _load(self, timeline: Timeline, needs: Sequence[Need]) -> None:
+        by_file: dict[int, list[Need]] = {}
+        for need in needs:
+            by_file.setdefault(need[2], []).append(need)
+        for file, parts in by_file.items():
+            data: list[bytes] = [b""] * len(parts)
             name = f"segment file {file}"
             try:
-                part = self.state.base.files[file]
-                name = part.name
+                stored = self.state.base.files[file]
+                name = stored.name
                 # A damaged root may point anywhere. Do not read past the end of the file.
-                inside = [(start, end) for _, start, end in segments if end <= part.size]
-                ranges = iter(self.store.get_ranges(part.name, inside) if inside else [])
-                data = [next(ranges) if end <= part.size else b"" for _, _, end in segments]
+                spans = [(offset, offset + length) for *_, offset, length in parts]
+                inside = [(start, end) for start, end in spans if end <= stored.size]
+                ranges = iter(self.store.get_ranges(stored.name, inside) if inside else [])
+                data = [next(ranges) if end <= stored.size else b"" for _, end in spans]
             except (FileNotFoundError, IndexError) as error:
                 self._doubt(name, error)
-            for (segment, _, _), content in zip(segments, data, strict=True):
+            for (part, number, *_), content in zip(parts, data, strict=True):
                 try:
-                    timeline.load(segment, content)
+                    load_part(timeline, part, number, content)
                 except ParsieveError as error:
-                    self._doubt(f"{name}, segment {segment}", error)
+                    self._doubt(f"{name}, {PART_NAMES[part]} {number}", error)
                 self._loaded += len(content)
 
     def _doubt(self, name: str, error: Exception) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+
+import pyarrow as pa
 
 from parsieve import _core
 from parsieve._core import ParsieveError
 from parsieve.index.findings import UNREADABLE_ROWS, IndexProblem, current_rows, name_of, reason_of
 from parsieve.index.log.commit import ColumnState
+from parsieve.index.scan.units import UnitCutter
 from parsieve.index.sieve.query import is_nan, is_null
-from parsieve.index.sieve.reader import ColumnReader
+from parsieve.index.sieve.reader import PART_NAMES, WHOLE_SLICE, ColumnReader, PartKind, Timeline, load_part
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Lake, Snapshot
 
@@ -31,70 +34,106 @@ def verify(store: Store, state: ColumnState, lake: Lake | None, snapshot: Snapsh
     problems: list[IndexProblem] = []
     timeline = reader.timeline
     if timeline is not None and reader.bound is not None:
-        problems += _damaged_segments(reader, timeline)
+        problems += _damaged_parts(reader, timeline)
     problems += [IndexProblem(state.path, name, reason, loses_rows=False) for name, reason in reader.doubts.items()]
     if timeline is not None and lake is not None and snapshot is not None:
         problems += _lost_rows(reader, timeline, lake, snapshot)
     return problems
 
 
-def _damaged_segments(reader: InspectedColumn, timeline: _core.SieveTimeline) -> list[IndexProblem]:
+def _damaged_parts(reader: InspectedColumn, timeline: Timeline) -> list[IndexProblem]:
+    """Read and check each segment, its keys, and each unit page. They stay loaded."""
     problems = []
     path, files = reader.state.path, reader.state.base.files
     missing: set[int] = set()
-    for segment, (file, offset, length, keys_file, keys_offset, keys_length) in enumerate(timeline.segments()):
-        for number, start, size, check in (
-            (file, offset, length, partial(timeline.load, segment)),
-            (keys_file, keys_offset, keys_length, timeline.check_keys),
-        ):
-            name = files[number].name if number < len(files) else f"segment file {number}"
-            try:
-                if number not in missing:
-                    check(reader.store.get_ranges(files[number].name, [(start, start + size)])[0])
-            except OSError as error:
-                # Report the file once, not each of its segments.
-                missing.add(number)
-                problems.append(IndexProblem(path, name, reason_of(error), loses_rows=False))
-            except (ParsieveError, IndexError) as error:
-                problems.append(IndexProblem(path, f"{name}, segment {segment}", str(error), loses_rows=False))
+    for kind, part, number, start, size, check in _parts(timeline):
+        name = files[number].name if number < len(files) else f"segment file {number}"
+        try:
+            if number not in missing:
+                check(reader.store.get_ranges(files[number].name, [(start, start + size)])[0])
+        except OSError as error:
+            # Report the file once, not each of its parts.
+            missing.add(number)
+            problems.append(IndexProblem(path, name, reason_of(error), loses_rows=False))
+        except (ParsieveError, IndexError) as error:
+            problems.append(IndexProblem(path, f"{name}, {PART_NAMES[kind]} {part}", str(error), loses_rows=False))
     return problems
 
 
-def _lost_rows(
-    reader: InspectedColumn, timeline: _core.SieveTimeline, lake: Lake, snapshot: Snapshot
-) -> Iterator[IndexProblem]:
+def _parts(timeline: Timeline) -> Iterator[tuple[PartKind, int, int, int, int, Callable[[bytes], None]]]:
+    """Yield the kind and number of each part, its file, offset and length, and a function that checks its bytes."""
+    for segment, (file, offset, length, keys_file, keys_offset, keys_length) in enumerate(timeline.segments()):
+        yield "segment", segment, file, offset, length, partial(load_part, timeline, "segment", segment)
+        if keys_length:
+            yield "segment", segment, keys_file, keys_offset, keys_length, timeline.check_keys
+    if isinstance(timeline, _core.SieveUnitTimeline):
+        for kind, page, file, offset, length in timeline.needs_units():
+            yield kind, page, file, offset, length, partial(load_part, timeline, kind, page)
+
+
+def _lost_rows(reader: InspectedColumn, timeline: Timeline, lake: Lake, snapshot: Snapshot) -> Iterator[IndexProblem]:
     path = reader.state.path
     for file_slice, rows in current_rows(reader.state, reader.bound, lake, snapshot):
         number = reader.numbers.get(file_slice.location)
         if number is None:
             continue
+        lookup = _Lookup(reader, timeline, number)
         pairs = _core.SievePairs(reader.axis)
-        nulls = nans = 0
         problem: str | None = None
         try:
             for values in rows:
                 try:
-                    _, more_nulls, more_nans = pairs.push(values, 0)
+                    lookup.push(pairs, values)
                 except TypeError:
                     break
-                nulls, nans = nulls + more_nulls, nans + more_nans
                 if pairs.num_bytes > PAIRS_BYTES:
-                    problem = problem or _missing_key(timeline, pairs, number)
+                    problem = problem or lookup.missing_key(pairs)
         except (ParsieveError, OSError) as error:
             yield IndexProblem(path, name_of(file_slice.location), UNREADABLE_ROWS.format(error), loses_rows=False)
             continue
-        problem = problem or _missing_key(timeline, pairs, number)
-        for count, query, kind in [(nulls, is_null(), "nulls"), (nans, is_nan(), "NaN")]:
-            answer = timeline.answer(query.on(reader.axis)) if count else None
-            if answer is not None and number not in answer.to_pylist():
-                problem = problem or f"its {kind} are not found"
+        problem = problem or lookup.missing_key(pairs) or lookup.missing_side()
         if problem is not None:
             yield IndexProblem(path, name_of(file_slice.location), problem, loses_rows=True)
 
 
-def _missing_key(timeline: _core.SieveTimeline, pairs: _core.SievePairs, number: int) -> str | None:
-    for block in pairs.sort():
-        key = timeline.missing(block, number)
-        if key is not None:
-            return f"its rows with key {key} are not found"
-    return None
+class _Lookup:
+    """Looks the rows of one slice up, by unit."""
+
+    def __init__(self, reader: InspectedColumn, timeline: Timeline, number: int) -> None:
+        self._reader = reader
+        self._timeline = timeline
+        self._number = number
+        [ranges] = reader.unit_ranges(pa.array([number], pa.uint32()))
+        units = [] if ranges is None else ranges[1]
+        self._cutter = UnitCutter(range(max(1, len(units))), [first + rows for _, first, rows in units])
+        # The units with nulls, and the units with NaN.
+        self._nulls: set[int] = set()
+        self._nans: set[int] = set()
+
+    def push(self, pairs: _core.SievePairs, values: pa.Array) -> None:
+        """Collect the keys of the next rows of the slice."""
+        for unit, start, stop in self._cutter.cut(len(values)):
+            _, nulls, nans = pairs.push(values.slice(start, stop - start), unit)
+            self._nulls |= {unit} if nulls else set()
+            self._nans |= {unit} if nans else set()
+
+    def missing_key(self, pairs: _core.SievePairs) -> str | None:
+        """Look the collected keys up. Describe the first key that is not found."""
+        timeline = self._timeline
+        for block in pairs.sort():
+            key = timeline.missing(block, self._number)
+            if key is not None:
+                return f"its rows with key {key} are not found"
+        return None
+
+    def missing_side(self) -> str | None:
+        """Look the rows without a key up. Describe the rows that are not found."""
+        for units, query, kind in [(self._nulls, is_null(), "nulls"), (self._nans, is_nan(), "NaN")]:
+            answer = self._reader.ask(query) if units else None
+            if answer is None:
+                continue
+            rows = zip(answer.ids.to_pylist(), answer.units.to_pylist(), strict=True)
+            kept = {unit for slice_id, unit in rows if slice_id == self._number}
+            if WHOLE_SLICE not in kept and not units <= kept:
+                return f"its {kind} are not found"
+        return None

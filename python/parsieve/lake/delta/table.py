@@ -159,6 +159,7 @@ class Delta(Adapter):
         slices: Sequence[Slice],
         columns: Sequence[str] | None = None,
         filter: Any = None,
+        row_groups: Sequence[Sequence[int] | None] = (),
     ) -> pa.RecordBatchReader:
         """Return the live rows of some files. Raises `UnsupportedError` if a partition value is ambiguous."""
         names = list(snapshot.schema.names if columns is None else columns)
@@ -166,7 +167,7 @@ class Delta(Adapter):
             for name, doubt in file_slice.native.doubtful.items():
                 if file_slice.native.constants[name] is None and (name in names or filter is not None):
                     raise UnsupportedError(f"{file_slice.path}: {name} is {doubt}")
-        return super().read(snapshot, slices, columns, filter)
+        return super().read(snapshot, slices, columns, filter, row_groups)
 
     def version(self, file_slice: Slice) -> Version | None:
         """Return the present version of the data file."""

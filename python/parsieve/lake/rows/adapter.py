@@ -37,15 +37,22 @@ class Adapter(Lake):
         slices: Sequence[Slice],
         columns: Sequence[str] | None = None,
         filter: Any = None,
+        row_groups: Sequence[Sequence[int] | None] = (),
     ) -> pa.RecordBatchReader:
         """Return the live rows of some slices."""
         files = self.files(snapshot, slices)
         if files is not None:
-            return files.reader(request_of(snapshot.schema, columns, filter))
+            return files.choosing(row_groups).reader(request_of(snapshot.schema, columns, filter))
         # `rows` may raise an error. Call it now, before the stream returns its first row.
         rows = [
-            CheckedRows(self.rows(file_slice), partial(self.version, file_slice), _name(file_slice))
-            for file_slice in slices
+            CheckedRows(
+                self.rows(file_slice),
+                partial(self.version, file_slice),
+                _name(file_slice),
+                row_groups[position] if row_groups else None,
+                file_slice.token if self.files_may_be_replaced else None,
+            )
+            for position, file_slice in enumerate(slices)
         ]
         return selected(rows, snapshot.schema, columns, filter)
 

@@ -332,7 +332,8 @@ class CheckedFiles:
     def _convert(self, opened: Opened, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file whose columns or types differ from the table's."""
         file = opened.file
-        rows = FileRows(opened.pinned.open, file.name, file.matching, file.constants)
+        groups = opened.row_groups
+        rows = FileRows(opened.pinned.open, file.name, file.matching, file.constants, row_groups=groups)
         needed = pa.schema([self.schema.field(name) for name in request.needed(self.schema)])
         for batch in rows.batches(needed):
             yield from _matching(batch, request.filter, request.columns)

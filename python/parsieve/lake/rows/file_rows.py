@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -83,10 +83,21 @@ class CheckedRows:
     rows: Rows
     version: Callable[[], Version | None]
     name: str
+    # The row groups to read in the planned version of the file; None for all. Other versions are read completely.
+    row_groups: Sequence[int] | None = None
+    # The token of the planned version, or None if the table's format never replaces a file.
+    token: str | None = None
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the live rows with the columns of a schema."""
-        return checked(lambda: self.rows.batches(schema), self.version, self.name)
+
+        def read(version: Version | None) -> Iterator[pa.RecordBatch]:
+            is_planned = self.token is None or (version is not None and self.token == version.token != "")
+            if self.row_groups is None or not is_planned or not isinstance(self.rows, FileRows):
+                return self.rows.batches(schema)
+            return replace(self.rows, row_groups=self.row_groups).batches(schema)
+
+        return checked(read, self.version, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +115,8 @@ class FileRows:
     deleted: Callable[[int], Sequence[int]] = lambda rows: ()
     # Returns the keys of an encrypted file for pyarrow.
     decryption: Callable[[], Any] | None = None
+    # The row groups to read, if no rows are deleted; None for all.
+    row_groups: Sequence[int] | None = None
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the live rows in the file's order, with the columns of a schema. Missing columns have defaults."""
@@ -112,8 +125,10 @@ class FileRows:
             numbers = self._places(schema, fields)
             paths = self._all_paths(fields, schema, numbers)
             deleted, start = self.deleted(file.metadata.num_rows), 0
+            # Positions of deleted rows count the rows of all row groups.
+            groups = None if len(deleted) else self.row_groups
             targets = {fields[n].name: target.type for target, n in zip(schema, numbers, strict=True) if n is not None}
-            for batch in self._read_all(file, paths, targets):
+            for batch in self._read_all(file, paths, targets, groups):
                 arrays = []
                 for target, number in zip(schema, numbers, strict=True):
                     if number is None:
@@ -180,21 +195,28 @@ class FileRows:
         return paths or [field.name]
 
     def _read_all(
-        self, file: pq.ParquetFile, paths: list[str], targets: Mapping[str, pa.DataType]
+        self,
+        file: pq.ParquetFile,
+        paths: list[str],
+        targets: Mapping[str, pa.DataType],
+        groups: Sequence[int] | None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, with INT96 timestamps in microseconds, or in nanoseconds if the table has nanoseconds."""
+        """Yield the rows of some row groups, or of all of them.
+
+        INT96 timestamps are in microseconds, or in nanoseconds if the table has nanoseconds.
+        """
         leaves = [file.schema.column(number) for number in range(len(file.schema))]
         int96_paths = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
         int96_paths = [path for path in int96_paths if not set(paths).isdisjoint(_prefixes(path))]
         if not int96_paths:
-            yield from file.iter_batches(BATCH_ROWS, columns=paths)
+            yield from file.iter_batches(BATCH_ROWS, row_groups=groups, columns=paths)
             return
         if any("." in path for path in int96_paths):
             raise UnsupportedError(f"{self.name}: {int96_paths[0]} is a nested INT96, which is not supported")
         with self._open_file(coerce_int96_timestamp_unit="us") as file_in_micros:
             pairs = zip(
-                file.iter_batches(BATCH_ROWS, columns=paths),
-                file_in_micros.iter_batches(BATCH_ROWS, columns=int96_paths),
+                file.iter_batches(BATCH_ROWS, row_groups=groups, columns=paths),
+                file_in_micros.iter_batches(BATCH_ROWS, row_groups=groups, columns=int96_paths),
                 strict=True,
             )
             for batch, micros in pairs:

@@ -139,10 +139,11 @@ class Pinned:
 
 
 def checked(
-    batches: Callable[[], Iterator[pa.RecordBatch]], version: Callable[[], Version | None], name: str
+    batches: Callable[[Version | None], Iterator[pa.RecordBatch]], version: Callable[[], Version | None], name: str
 ) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a file that is opened by name. All batches come from the same version of the file.
 
+    `batches` gets the version that it will probably read, if the storage knows versions.
     If the file changes before the first batch was yielded, read it again. If it changes later, raise `ConflictError`.
     """
     for attempt in range(ATTEMPTS):
@@ -152,7 +153,7 @@ def checked(
         pending: list[pa.RecordBatch] = []
         size, has_yielded = 0, False
         try:
-            for batch in batches():
+            for batch in batches(before):
                 pending.append(batch)
                 size += batch.nbytes
                 if size > HELD_BYTES:

@@ -44,6 +44,8 @@ class Candidates:
     # For each question, the answer of each kind of evidence.
     answers: dict[Question, list[Answer]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
+    # Units that were excluded by a proof about the whole predicate, and the proof.
+    excluded: list[tuple[pa.BooleanArray, str]] = field(default_factory=list)
 
     @classmethod
     def all(cls, tree: Tree, num_units: int) -> Candidates:
@@ -68,8 +70,15 @@ class Candidates:
         if has_answers:
             self._narrow(evidence.name)
 
+    def exclude(self, name: str, units: pa.BooleanArray, reason: str) -> None:
+        """Exclude the units of a mask by evidence for the predicate as a whole."""
+        self.excluded.append((pc.and_(self.kept, units), reason))
+        self._keep(name, pc.and_not(self.kept, units))
+
     def _narrow(self, name: str) -> None:
-        kept = pc.and_(self.kept, self._evaluate(self.tree))
+        self._keep(name, pc.and_(self.kept, self._evaluate(self.tree)))
+
+    def _keep(self, name: str, kept: pa.BooleanArray) -> None:
         self.steps.append(Step(name, self.kept.true_count, kept.true_count, kept))
         self.kept = kept
 
@@ -123,6 +132,9 @@ class Candidates:
 
     def proof(self, unit: int) -> list[tuple[str, str]]:
         """Return why a skipped unit contains no matching row: pairs of a question, and why no row answers it."""
+        for units, reason in self.excluded:
+            if units[unit].as_py():
+                return [("the predicate", reason)]
         return list(dict.fromkeys(self._proof(self.tree, unit)))
 
     def _proof(self, tree: Tree, unit: int) -> list[tuple[str, str]]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from parsieve._core import Fetched, FileKeys, FileReader, ParsieveError
-from parsieve.io.ranges import RangeReader
+from parsieve._core import FileReader, ParsieveError
+from parsieve.io.ranges import RangeReader, open_footer
 from parsieve.lake.base import Lake, Slice
 from parsieve.plan.cost.experience import Experience
 from parsieve.plan.cost.medium import medium_of, read_all
@@ -182,16 +182,6 @@ class Footers:
 
 def _weight(footer: _Cached) -> int:
     return 1 + len(footer.num_rows) * len(footer.columns)
-
-
-def open_footer(reader: RangeReader, keys: FileKeys | None = None) -> FileReader:
-    """Read a file's footer by fetching the byte ranges that the core needs."""
-    fetched = Fetched()
-    while True:
-        needed, opened = FileReader.open(reader.size, fetched, keys)
-        if opened is not None:
-            return opened
-        reader.fetch(needed, fetched)
 
 
 def _footer(file: FileReader, wanted: Sequence[WantedLeaf]) -> FileFooter:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import functools
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
@@ -25,12 +26,22 @@ class GroupJudge:
     """Judges the row groups of files. It keeps the footers, so it can judge files again together with others."""
 
     def __init__(
-        self, lake: Lake, snapshot: Snapshot, footers: Footers, files: Candidates, cost: Cost, *, use_filters: bool
+        self,
+        lake: Lake,
+        snapshot: Snapshot,
+        footers: Footers,
+        files: Candidates,
+        cost: Cost,
+        *,
+        use_filters: bool,
+        known: Callable[[Judged], None] = lambda judged: None,
     ) -> None:
+        """`known` excludes the row groups that are known not to match before any footer is read."""
         self._lake = lake
         self._snapshot = snapshot
         self._footers = footers
         self._files = files
+        self._exclude_known = known
         self.cost = cost
         self.columns = list({question.column.path: question.column for question in leaves(files.tree)}.values())
         self.filters = FilterAnswers(leaves(files.tree) if use_filters else (), self._source, self.medium, cost)
@@ -68,6 +79,7 @@ class GroupJudge:
         opened = {number: self.opened[number] for number in numbers if number in self.opened}
         units = [(number, group) for number, footer in opened.items() for group in range(len(footer.num_rows))]
         candidates = self._files.split([number for number, _ in units])
+        self._exclude_known((candidates, units))
 
         def bounds(column: Column) -> ColumnBounds:
             return bounds_of(column, [(opened[number], group) for number, group in units])
@@ -115,11 +127,15 @@ def _without(footer: FileFooter, constants: Collection[str]) -> FileFooter:
 
 
 def excluded_share(judged: Judged, footers: dict[int, FileFooter]) -> float:
-    """Return the share of the opened files' rows that are in skipped row groups."""
+    """Return the share of the opened files' rows that are in row groups skipped by footers or filters."""
     candidates, units = judged
-    total = kept = 0
-    for (number, group), is_kept in zip(units, candidates.kept.to_pylist(), strict=True):
+    total = excluded = 0
+    was_excluded = (
+        functools.reduce(pc.or_, [units for units, _ in candidates.excluded]) if candidates.excluded else None
+    )
+    before = [False] * len(units) if was_excluded is None else was_excluded.to_pylist()
+    for (number, group), is_kept, was_skipped in zip(units, candidates.kept.to_pylist(), before, strict=True):
         rows = footers[number].num_rows[group]
         total += rows
-        kept += rows if is_kept else 0
-    return 1 - kept / total if total else 0.0
+        excluded += 0 if is_kept or was_skipped else rows
+    return excluded / total if total else 0.0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +20,43 @@ from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.expr import Column
 
 
+@dataclass(frozen=True, eq=False)
+class UnitRanges:
+    """The units of one column's index in some slices, which are ranges of rows. Slices are given by position."""
+
+    # The id of each slice in answers; null if the index does not cover the current version of the slice.
+    ids: pa.UInt32Array
+    # The rows of each row group; empty if they are unknown.
+    row_groups: pa.ListArray
+    # The place of each slice's first unit among all units, and the number of its units; 0 if they are unknown.
+    first: pa.Int64Array
+    count: pa.Int64Array
+    # The first row and the number of rows of each unit.
+    start: pa.Int64Array
+    rows: pa.Int64Array
+
+    @classmethod
+    def of(cls, ids: pa.UInt32Array, columns: Sequence[pa.Int64Array]) -> Self:
+        """Return the units of slices with these ids. `columns` describe the slices with an id, as `unit_columns`."""
+        num_groups, num_units, group_rows, start, rows = columns
+        # Slices without an id have no units.
+        places = pc.subtract(pc.cumulative_sum(ids.is_valid().cast(pa.int64())), 1)
+        places = pc.if_else(ids.is_valid(), places, pa.scalar(None, pa.int64()))
+        counts = pc.fill_null(num_units.take(places), 0)
+        ends = pc.cumulative_sum(pc.fill_null(num_groups.take(places), 0))
+        offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends]).cast(pa.int32())
+        row_groups = pa.ListArray.from_arrays(offsets, group_rows)
+        return cls(ids, row_groups, pc.subtract(pc.cumulative_sum(counts), counts), counts, start, rows)
+
+
+class UnitAnswer(NamedTuple):
+    """The units that may match a question: pairs of a slice's id and the position of a unit in the slice."""
+
+    column: UnitRanges
+    ids: pa.UInt32Array
+    units: pa.UInt32Array
+
+
 class SieveIndexEvidence(Evidence):
     """The Sieve index, which answers for slices in the version that it was built from."""
 
@@ -28,6 +67,8 @@ class SieveIndexEvidence(Evidence):
         self._slices = slices
         # Columns whose index could not be read, with the error.
         self.failed: dict[str, str] = {}
+        # The units of each column in the slices that were last asked for.
+        self._units: dict[tuple[str, ...], tuple[pa.Int64Array, UnitRanges]] = {}
 
     def may_match(self, question: Question, candidates: pa.BooleanArray) -> pa.BooleanArray | None:
         """Look the values up for all slices together."""
@@ -43,6 +84,27 @@ class SieveIndexEvidence(Evidence):
             return self._view.may_match(path, lookup, self._slices)
         except (ParsieveError, OSError, TypeError, ValueError) as error:
             # A damaged or missing part excludes nothing.
+            self.failed[str(question.column)] = str(error)
+            return None
+
+    def find_units(self, question: Question, numbers: pa.Int64Array) -> UnitAnswer | None:
+        """Return the units of some slices that may match, or None if the index answers for whole files only."""
+        path, lookup = self._path(question.column), index_query(question)
+        if path is None or lookup is None or str(question.column) in self.failed:
+            return None
+        reader = self._view.reader(path)
+        if not reader.has_ranges:
+            return None
+        try:
+            answer: Any = reader.ask(lookup)
+            # If files of this version are gone, a newer version may have answered for the files.
+            if answer is None or reader.gone:
+                return None
+            if path not in self._units or not self._units[path][0].equals(numbers):
+                ids = reader.numbered(self._slices).take(numbers)
+                self._units[path] = (numbers, UnitRanges.of(ids, reader.unit_columns(ids.drop_null())))
+            return UnitAnswer(self._units[path][1], answer.ids, answer.units)
+        except (ParsieveError, OSError, TypeError, ValueError) as error:
             self.failed[str(question.column)] = str(error)
             return None
 

@@ -38,6 +38,7 @@ def build_index(
     parts: int | None = None,
     memory: int = MEMORY,
     fpp: float = 0.01,
+    unit: str = "auto",
 ) -> View:
     """Build an index of some columns on Spark's executors, and replace their existing index.
 
@@ -58,6 +59,7 @@ def build_index(
         parts: how many parts to build a Sieve index in; None depends on the number of rows. The result is the same.
         memory: bytes of rows that a reading task holds before it writes a run, or of filters that it writes together.
         fpp: the false positive rate of the filters of a Bloom index.
+        unit: what the answers of a Sieve index name, as for `Table.build_index`: "file", "row_group", "rows" or "auto".
 
     >>> import tempfile, parsieve.spark as pss
     >>> spark = pss.session()  # doctest: +SKIP
@@ -77,7 +79,7 @@ def build_index(
     paths = paths_of([columns] if isinstance(columns, str) else columns)
     snapshot = settle(lake, lake.snapshot(as_of))
     log_left_out(unsettled(snapshot), f"the index in {store}")
-    chosen = kinds.choose(lake, snapshot, paths, kind)
+    chosen, layouts = kinds.choose(lake, snapshot, paths, kind, unit)
     sieves = [path for path, choice in chosen.items() if choice in ("sieve", "both")]
     blooms = [path for path, choice in chosen.items() if choice in ("bloom", "both")]
     # Check the Bloom columns first, so that nothing is built if one of them cannot be.
@@ -85,7 +87,7 @@ def build_index(
     executor = SparkExecutor(spark, store, memory, options, parts)
     version = None
     if sieves:
-        version = sieve.build(log, lake, snapshot, sieves, executor)
+        version = sieve.build(log, lake, snapshot, sieves, executor, layouts)
     if blooms:
         version = bloom.build(log, lake, snapshot, blooms, executor, fpp=fpp)
     for path, choice in chosen.items():

@@ -12,14 +12,20 @@ import pyarrow as pa
 from parsieve import _core
 from parsieve.index.bloom.shelf import SHELF_BYTES
 from parsieve.index.scan.runs import check_memory
+from parsieve.index.scan.units import UnitNumbers
+from parsieve.index.sieve.slice_delta import core_units
 from parsieve.spark.build import bloom, runs, sieve
 from parsieve.spark.build.sieve import StoredRows
 from parsieve.spark.runtime import executors
 
 if TYPE_CHECKING:
     from parsieve.index.build.executor import Shelves
-    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Shelf
+    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Layout, Shelf
+    from parsieve.index.scan.units import UnitLayout
     from parsieve.index.sieve.delta import Delta
+    from parsieve.index.sieve.reader import ColumnReader
+    from parsieve.index.sieve.reread import Masks
+    from parsieve.index.sieve.slice_delta import SliceDelta
     from parsieve.io.store.base import Store
     from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 
@@ -57,12 +63,32 @@ class SparkExecutor:
         written, self._runs = self._runs, []
         runs.delete(self.store, written)
 
+    def read_row_groups(self, lake: Lake, slices: Sequence[Slice]) -> list[tuple[int, ...]]:
+        """Return the rows of each row group of the slices. Tasks read the footers."""
+        count = max(1, -(-len(slices) // (executors.TASKS_PER_CORE * executors.parallelism(self.spark))))
+        tasks = [sieve.FooterTask(lake, slices[start : start + count]) for start in range(0, len(slices), count)]
+        answers = executors.run(self.spark, f"read row groups of {lake.uri}", sieve.read_footers, tasks)
+        return [row_groups for answer in answers for row_groups in answer]
+
     def read_rows(
-        self, lake: Lake, slices: Sequence[Slice], columns: Mapping[ColumnPath, pa.DataType]
+        self,
+        lake: Lake,
+        slices: Sequence[Slice],
+        columns: Mapping[ColumnPath, pa.DataType],
+        units: Mapping[ColumnPath, Sequence[UnitLayout]] | None = None,
     ) -> dict[ColumnPath, StoredRows]:
         """Read some columns of some slices in one scan, and store their rows as sorted runs."""
+        whole = UnitNumbers.of_slices(len(slices))
+        numbers = {path: whole if units is None else UnitNumbers(units[path]) for path in columns}
         tasks = [
-            sieve.ReadTask(self.store, lake, slices[start:end], start, columns, self.memory)
+            sieve.ReadTask(
+                self.store,
+                lake,
+                slices[start:end],
+                {path: column.part(start, end) for path, column in numbers.items()},
+                columns,
+                self.memory,
+            )
             for start, end in executors.shares(self.spark, [file_slice.size for file_slice in slices])
         ]
         label = f"read {', '.join('.'.join(path) for path in columns)} of {lake.uri}"
@@ -74,20 +100,29 @@ class SparkExecutor:
         return rows
 
     def build_bases(
-        self, rows: Mapping[ColumnPath, StoredRows], locations: Sequence[Location], instant: int
+        self,
+        rows: Mapping[ColumnPath, StoredRows],
+        units: Mapping[ColumnPath, Sequence[UnitLayout]],
+        layouts: Mapping[ColumnPath, Layout | None],
+        locations: Sequence[Location],
+        instant: int,
     ) -> dict[ColumnPath, Base]:
         """Merge the rows of each column into a Sieve index, and store it."""
-        jobs = [
-            sieve.ColumnJob(self.store, column.type, tuple(column.runs), len(locations), dict(self.options or {}), path)
-            for path, column in rows.items()
-        ]
+        jobs = []
+        for path, column in rows.items():
+            layout = layouts[path]
+            options = {**(layout.options() if layout is not None else {}), **(self.options or {})}
+            num_units = len(UnitNumbers(units[path]))
+            jobs.append(sieve.ColumnJob(self.store, column.type, tuple(column.runs), num_units, options, path))
         built = sieve.build_parts(self.spark, jobs, self.parts)
-        return {
-            job.path: sieve.join_parts(job, parts, rows[job.path], locations, instant)
-            for job, parts in zip(jobs, built, strict=True)
-        }
+        bases = {}
+        for job, parts in zip(jobs, built, strict=True):
+            path = job.path
+            slices = locations if layouts[path] is None else core_units(range(len(locations)), units[path])
+            bases[path] = sieve.join_parts(job, parts, rows[path], slices, instant)
+        return bases
 
-    def write_delta(self, delta: Delta, rows: StoredRows | None) -> DeltaPart:
+    def write_delta(self, delta: Delta | SliceDelta, rows: StoredRows | None) -> DeltaPart:
         """Store a delta of one column with these rows, in one task."""
         if rows is None or not rows.runs:
             return delta.put(self.store)
@@ -100,6 +135,11 @@ class SparkExecutor:
         label = f"compact {', '.join('.'.join(state.path) for state in states)}"
         tasks = [sieve.CompactTask(self.store, state) for state in states]
         return executors.run(self.spark, label, sieve.compact, tasks)
+
+    def compact_units(
+        self, lake: Lake, path: ColumnPath, reader: ColumnReader, masks: Masks, slices: Mapping[int, Slice]
+    ) -> None:
+        """Return None: everything is read again, because one process may not hold the segments of a large index."""
 
     def fill_shelves(
         self, lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float]

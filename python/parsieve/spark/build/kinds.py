@@ -1,23 +1,36 @@
-"""Choose the kind of index for each column."""
+"""Choose the kind of index for each column, and its units."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from parsieve.index.advice import advise_column
+from parsieve.index.build.unit_choice import check_unit, choose_unit
 from parsieve.index.indexed_table import FEW_FILES
+from parsieve.index.log.commit import Layout
 from parsieve.lake.base import ColumnPath, Lake, Snapshot
 
 KINDS = ("auto", "sieve", "bloom", "both")
 
 
-def choose(lake: Lake, snapshot: Snapshot, paths: Sequence[ColumnPath], kind: str) -> dict[ColumnPath, str]:
-    """Return "sieve", "bloom", "both" or "none" for each column, as `Table.build_index` chooses them.
+def choose(
+    lake: Lake, snapshot: Snapshot, paths: Sequence[ColumnPath], kind: str, unit: str
+) -> tuple[dict[ColumnPath, str], dict[ColumnPath, Layout]]:
+    """Return "sieve", "bloom", "both" or "none" for each column, and the layouts of the Sieve indexes.
 
-    "auto" reads a sample of the files on the driver. If there are too few files for a sample, it chooses "sieve".
+    The choices are the same as those of `Table.build_index`. "auto" reads a sample of the files on the driver. If there
+    are too few files for a sample, its kind is "sieve".
     """
-    if kind != "auto":
-        return dict.fromkeys(paths, kind)
-    if len(snapshot.slices) < FEW_FILES:
-        return dict.fromkeys(paths, "sieve")
-    return {path: advise_column(lake, snapshot, path).recommendation for path in paths}
+    check_unit(unit)
+    advice = {}
+    if kind == "auto" and len(snapshot.slices) >= FEW_FILES:
+        advice = {path: advise_column(lake, snapshot, path) for path in paths}
+    kinds = dict.fromkeys(paths, "sieve" if kind == "auto" else kind)
+    kinds |= {path: column.recommendation for path, column in advice.items()}
+    units = {path: column.unit for path, column in advice.items()} if unit == "auto" else {}
+    layouts = {
+        path: Layout(units.get(path) or choose_unit(lake, snapshot, path, unit))
+        for path, choice in kinds.items()
+        if choice in ("sieve", "both")
+    }
+    return kinds, layouts

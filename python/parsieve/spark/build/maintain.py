@@ -69,10 +69,14 @@ def compact(
     table: Any,
     columns: Column | Sequence[Column] | None = None,
     *,
+    purge: bool = False,
     index_location: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> View:
     """Merge the index and its updates into one set of files on the executors, equal to a build from scratch.
+
+    The executors read the table again, unless the index stores its keys. With `purge` they always do, so that the new
+    files have nothing of rows that are gone.
 
     >>> import tempfile, parsieve.spark as pss
     >>> spark = pss.session()  # doctest: +SKIP
@@ -84,10 +88,11 @@ def compact(
     >>> pss.compact(spark, folder).version
     3
     """
-    _, store = lake_and_store(spark, table, index_location, storage_options)
+    lake, store = lake_and_store(spark, table, index_location, storage_options)
     log = Log(store)
     paths = None if columns is None else paths_of([columns] if isinstance(columns, str) else columns)
-    return view_of(log, compact_sieve(log, SparkExecutor(spark, store), paths))
+    executor = SparkExecutor(spark, store)
+    return view_of(log, compact_sieve(log, executor, paths, lake, lake.snapshot(), purge=purge))
 
 
 def expire(

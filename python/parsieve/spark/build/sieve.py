@@ -22,12 +22,15 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve import _core
+from parsieve.index.build.units import read_row_groups
 from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Part
 from parsieve.index.scan.runs import WAITING_SHARE, gather
 from parsieve.index.scan.spill import Room, Sections
+from parsieve.index.scan.units import UnitNumbers
 from parsieve.index.sieve.base import put_root
 from parsieve.index.sieve.compact import compact_column
 from parsieve.index.sieve.delta import Delta
+from parsieve.index.sieve.slice_delta import SliceDelta
 from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 from parsieve.spark.build import runs
@@ -42,22 +45,38 @@ MAX_SPANS = 4_000_000
 
 @dataclass
 class StoredRows:
-    """The sorted rows of one column of some slices, as runs in the store. The lists have one entry per slice."""
+    """The sorted rows of one column of some slices, as runs in the store. The lists have one entry per unit."""
 
     type: pa.DataType
+    num_slices: int = 0
     runs: list[Run] = field(default_factory=list)
     nulls: list[int] = field(default_factory=list)
     nans: list[int] = field(default_factory=list)
     unread: list[bool] = field(default_factory=list)
+    # Why slices could not be read, by their position.
     failed: dict[int, Exception] = field(default_factory=dict)
 
     def append(self, rows: StoredRows) -> None:
         """Append the rows of the slices that follow."""
-        self.failed |= {len(self.nulls) + number: error for number, error in rows.failed.items()}
+        self.failed |= {self.num_slices + number: error for number, error in rows.failed.items()}
+        self.num_slices += rows.num_slices
         self.runs += rows.runs
         self.nulls += rows.nulls
         self.nans += rows.nans
         self.unread += rows.unread
+
+
+@dataclass(frozen=True)
+class FooterTask:
+    """Slices whose footers to read."""
+
+    lake: Lake
+    slices: Sequence[Slice]
+
+
+def read_footers(task: FooterTask) -> list[tuple[int, ...]]:
+    """Return the rows of each row group of some slices, on an executor."""
+    return read_row_groups(task.lake, task.slices)
 
 
 @dataclass(frozen=True)
@@ -67,8 +86,8 @@ class ReadTask:
     store: Store
     lake: Lake
     slices: Sequence[Slice]
-    # The number of the first slice.
-    first: int
+    # The numbers of the units of these slices in each column.
+    units: Mapping[ColumnPath, UnitNumbers]
     columns: Mapping[ColumnPath, pa.DataType]
     memory: int
 
@@ -77,10 +96,16 @@ def read(task: ReadTask) -> dict[ColumnPath, StoredRows]:
     """Read some slices into runs, on an executor."""
     axes = {path: _core.SieveAxis(data_type) for path, data_type in task.columns.items()}
     with Room(int(task.memory * WAITING_SHARE)) as room:
-        gathered = gather(task.lake, task.slices, axes, room, memory=task.memory, threads=1, first=task.first)
+        gathered = gather(task.lake, task.slices, axes, room, memory=task.memory, threads=1, units=task.units)
         return {
             path: StoredRows(
-                task.columns[path], runs.write(task.store, rows), rows.nulls, rows.nans, rows.unread, rows.failed
+                task.columns[path],
+                len(task.slices),
+                runs.write(task.store, rows),
+                rows.nulls,
+                rows.nans,
+                rows.unread,
+                rows.failed,
             )
             for path, rows in gathered.items()
         }
@@ -93,7 +118,7 @@ class ColumnJob:
     store: Store
     type: pa.DataType
     runs: tuple[Run, ...]
-    num_locations: int
+    num_units: int
     options: Mapping[str, Any]
     path: ColumnPath
     # The ordinals of the last key before the part, of its first key, and of the first key after it.
@@ -104,14 +129,14 @@ class ColumnJob:
 
     def usual_parts(self) -> int:
         """Return how many parts are worth a task."""
-        max_parts = max(8, MAX_SPANS // max(1, self.num_locations))
+        max_parts = max(8, MAX_SPANS // max(1, self.num_units))
         return min(-(-sum(run.size for run in self.runs) // PART_BYTES), max_parts)
 
     def builder(self, num_runs: int, *, partition: bool = False) -> _core.SieveBuild:
         """Return a builder for this part."""
         return _core.SieveBuild(
             _core.SieveAxis(self.type),
-            self.num_locations,
+            self.num_units,
             num_runs=num_runs,
             options=_core.SieveOptions(**self.options),
             partition=partition,
@@ -195,27 +220,42 @@ def _build(task: ColumnJob) -> BuiltPart:
 
 
 def join_parts(
-    job: ColumnJob, parts: Sequence[BuiltPart], rows: StoredRows, locations: Sequence[Location], instant: int
+    job: ColumnJob,
+    parts: Sequence[BuiltPart],
+    rows: StoredRows,
+    slices: Sequence[Location] | _core.SieveUnits,
+    instant: int,
 ) -> Base:
-    """Join the parts of a column, and store the root, on the driver."""
+    """Join the parts of a column, and store the root, on the driver. `slices` are units in format 2."""
     axis = _core.SieveAxis(job.type)
     files = tuple(file for part in parts for file in part.files)
-    root, border = _core.join_sieve_shares(
-        axis,
-        [part.share for part in parts],
-        instant=instant,
-        locations=[(location.partition, location.group) for location in locations],
-        sides=list(zip(rows.nulls, rows.nans, rows.unread, strict=True)),
-        options=_core.SieveOptions(**job.options),
-        file=len(files),
-    )
+    shares = [part.share for part in parts]
+    sides = list(zip(rows.nulls, rows.nans, rows.unread, strict=True))
+    options = _core.SieveOptions(**job.options)
+    pages = None
+    if isinstance(slices, _core.SieveUnits):
+        root, pages, border = _core.join_sieve_shares(
+            axis,
+            shares,
+            instant=instant,
+            locations=slices,
+            sides=sides,
+            options=options,
+            file=len(files),
+            pages_file=len(files),
+        )
+    else:
+        names = [(location.partition, location.group) for location in slices]
+        root, border = _core.join_sieve_shares(
+            axis, shares, instant=instant, locations=names, sides=sides, options=options, file=len(files)
+        )
     assert not border
-    return put_root(job.store, axis, root, files, instant)
+    return put_root(job.store, axis, root, files, instant, pages)
 
 
 @dataclass(frozen=True)
 class CompactTask:
-    """A column to compact."""
+    """A column in format 1 to compact."""
 
     store: Store
     state: ColumnState
@@ -231,7 +271,7 @@ class DeltaTask:
     """A delta to store, with the runs of the rows that were read."""
 
     store: Store
-    delta: Delta
+    delta: Delta | SliceDelta
     runs: Sequence[Run]
 
 

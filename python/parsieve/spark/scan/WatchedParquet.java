@@ -4,6 +4,9 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.parquet.format.converter.ParquetMetadataConverter;
+import org.apache.parquet.hadoop.ParquetFileReader;
+import org.apache.parquet.hadoop.metadata.BlockMetaData;
 import org.apache.spark.SparkException;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
@@ -12,6 +15,7 @@ import org.apache.spark.util.SerializableConfiguration;
 
 // Spark's own reader of Parquet files, but it fails if a file is no longer the one that the driver listed.
 // Spark splits a file into parts by its listed size, so it would miss rows of a longer file that replaced it.
+// If a plan kept only some row groups of a file, the reader skips the others.
 public class WatchedParquet extends ParquetFileFormat {
     public scala.Function1 buildReaderWithPartitionValues(
             org.apache.spark.sql.SparkSession session,
@@ -36,16 +40,127 @@ public class WatchedParquet extends ParquetFileFormat {
         }
 
         public Object apply(Object given) {
-            Watch watch = new Watch((PartitionedFile) given, conf.value());
+            PartitionedFile file = (PartitionedFile) given;
+            PartitionedFile[] parts = RowGroups.partsOf(file, conf.value());
+            return parts == null ? open(file) : new Parts(parts, this);
+        }
+
+        public scala.collection.Iterator open(PartitionedFile file) {
+            Watch watch = new Watch(file, conf.value());
             scala.collection.Iterator rows = null;
             try {
-                rows = (scala.collection.Iterator) inner.apply(given);
+                rows = (scala.collection.Iterator) inner.apply(file);
             } catch (Throwable error) {
                 watch.explain(error);
             }
             // Spark has read the footer and opened the file. If it is still the listed file, both steps used that file.
             watch.check();
             return new Rows(rows, watch);
+        }
+    }
+
+    // Divides a part of a file into smaller parts that each contain one row group that the plan kept.
+    public static class RowGroups {
+        // The numbers of the kept row groups, separated by commas, in the metadata of a listed file.
+        public static final String KEPT = "parsieve.row_groups";
+
+        // Returns null if all row groups are to be read.
+        public static PartitionedFile[] partsOf(PartitionedFile file, Configuration conf) {
+            scala.Option kept = file.otherConstantMetadataColumnValues().get(KEPT);
+            if (kept.isEmpty()) {
+                return null;
+            }
+            PartitionedFile[] parts = null;
+            try {
+                parts = divide(file, conf, String.valueOf(kept.get()).split(","));
+            } catch (Exception error) {
+                // Spark's own reader reports the problem.
+                return null;
+            }
+            // The footer must be that of the file that was planned.
+            new Watch(file, conf).check();
+            return parts;
+        }
+
+        private static PartitionedFile[] divide(PartitionedFile file, Configuration conf, String[] kept)
+                throws java.io.IOException {
+            java.util.List all = footer(file, conf, ParquetMetadataConverter.NO_FILTER);
+            java.util.List here = within(file, conf, file.start(), file.length());
+            java.util.List parts = new java.util.ArrayList();
+            for (int at = 0; at < kept.length; at++) {
+                BlockMetaData group = (BlockMetaData) all.get(Integer.parseInt(kept[at]));
+                if (!contains(here, group)) {
+                    continue;
+                }
+                // Spark reads the row groups whose middle is inside of a part.
+                long middle = group.getStartingPos() + group.getCompressedSize() / 2;
+                java.util.List found = within(file, conf, middle, 1);
+                if (found.size() != 1 || !contains(found, group)) {
+                    return null;
+                }
+                parts.add(file.copy(
+                    file.partitionValues(), file.filePath(), middle, 1, file.locations(), file.modificationTime(),
+                    file.fileSize(), file.otherConstantMetadataColumnValues()));
+            }
+            return (PartitionedFile[]) parts.toArray(new PartitionedFile[0]);
+        }
+
+        private static boolean contains(java.util.List groups, BlockMetaData group) {
+            for (int at = 0; at < groups.size(); at++) {
+                if (((BlockMetaData) groups.get(at)).getStartingPos() == group.getStartingPos()) {
+                    return true;
+                }
+            }
+            return false;
+        }
+
+        private static java.util.List within(PartitionedFile file, Configuration conf, long start, long length)
+                throws java.io.IOException {
+            return footer(file, conf, ParquetMetadataConverter.range(start, start + length));
+        }
+
+        private static java.util.List footer(
+                PartitionedFile file, Configuration conf, ParquetMetadataConverter.MetadataFilter filter)
+                throws java.io.IOException {
+            return ParquetFileReader.readFooter(conf, file.toPath(), filter).getBlocks();
+        }
+    }
+
+    // The rows of several parts of a file, which are opened one after the other.
+    public static class Parts extends scala.collection.AbstractIterator implements java.io.Closeable {
+        private final PartitionedFile[] parts;
+        private final Reader reader;
+        private int next = 0;
+        private scala.collection.Iterator rows;
+
+        public Parts(PartitionedFile[] parts, Reader reader) {
+            this.parts = parts;
+            this.reader = reader;
+        }
+
+        public boolean hasNext() {
+            while (rows == null || !rows.hasNext()) {
+                if (next == parts.length) {
+                    return false;
+                }
+                rows = reader.open(parts[next]);
+                next++;
+            }
+            return true;
+        }
+
+        public Object next() {
+            if (!hasNext()) {
+                throw new java.util.NoSuchElementException();
+            }
+            return rows.next();
+        }
+
+        public void close() throws java.io.IOException {
+            next = parts.length;
+            if (rows instanceof java.io.Closeable) {
+                ((java.io.Closeable) rows).close();
+            }
         }
     }
 

@@ -20,9 +20,10 @@ from parsieve.spark.runtime.gateway import gateway_of, java_session, jvm_of, que
 from parsieve.spark.scan.record import Scan, log_scan
 from parsieve.spark.scan.watched import watched
 
-# Returns the listed paths that a query must read, given all listed paths and the query's filter. A `Keep` may have two
-# attributes: `plan`, the plan behind its last answer, and `stale`, a method that returns the kept paths whose files may
-# have changed since Spark listed them. Spark gets the current size of stale files.
+# Returns the listed paths that a query must read, given all listed paths and the query's filter. A `Keep` may also have
+# these attributes: `plan`, the plan behind its last answer; `stale`, a method that returns the kept paths whose files
+# may have changed since Spark listed them, so that Spark gets their current size; and `row_groups`, a method that
+# returns the row groups to read of kept paths, in the version that Spark listed.
 Keep = Callable[[Sequence[str], Filter], "set[str]"]
 
 # Adds to the paths of one folder what a `Keep` must know of their files; gets the folder's partition values, too.
@@ -30,6 +31,11 @@ LabelPaths = Callable[[Any, Sequence[str]], Sequence[str]]
 
 # The paths in a folder, and the sizes of the files, if known.
 Folder = tuple[Sequence[str], Sequence[int | None]]
+
+# The name of the row groups in the metadata of a listed file, and the most files of a query that get them: each takes
+# several calls of Java.
+ROW_GROUPS = "parsieve.row_groups"
+MOST_WITH_ROW_GROUPS = 1000
 
 # The file indexes that Java still refers to, by name.
 _living: WeakValueDictionary[str, PrunedIndex] = WeakValueDictionary()
@@ -52,12 +58,14 @@ def prune(frame: Any, keep: Keep, table: str = "", label_paths: LabelPaths | Non
     relation = _relation(frame)
     location = relation.location()
     _start_callbacks(spark)
+    file_format = relation.fileFormat()
+    watching = watched(spark, file_format)
     pruned_relation = relation.copy(
-        PrunedIndex(spark, location, keep, table, label_paths),
+        PrunedIndex(spark, location, keep, table, label_paths, reads_row_groups=watching is not file_format),
         relation.partitionSchema(),
         relation.dataSchema(),
         relation.bucketSpec(),
-        watched(spark, relation.fileFormat()),
+        watching,
         relation.options(),
         relation.sparkSession(),
     )
@@ -114,9 +122,16 @@ class PrunedIndex:
     """A `FileIndex` of Spark that wraps another one, and lists only the files that `keep` returns."""
 
     def __init__(
-        self, spark: Any, inner: Any, keep: Keep, table: str = "", label_paths: LabelPaths | None = None
+        self,
+        spark: Any,
+        inner: Any,
+        keep: Keep,
+        table: str = "",
+        label_paths: LabelPaths | None = None,
+        *,
+        reads_row_groups: bool = False,
     ) -> None:
-        """Wrap `inner`, a `FileIndex` in the JVM."""
+        """Wrap `inner`, a `FileIndex` in the JVM. `reads_row_groups` is whether the reader can skip row groups."""
         self._spark = spark
         self._jvm = jvm_of(spark)
         self._table = table
@@ -125,6 +140,7 @@ class PrunedIndex:
         self._inner = inner
         self._keep = keep
         self._label_paths = label_paths
+        self._reads_row_groups = reads_row_groups
         self._hash = int(inner.hashCode())
         self._name = f"parsieve.PrunedIndex-{next(_numbers)}"
         _living[self._name] = self
@@ -178,14 +194,19 @@ class PrunedIndex:
         self._scan = log_scan(self._table, sizes, kept, getattr(self._keep, "plan", None))
         find_stale = getattr(self._keep, "stale", None)
         stale = set() if find_stale is None else set(find_stale(kept))
-        if not stale and len(kept) >= len(sizes) and kept.issuperset(sizes):
+        find_groups = getattr(self._keep, "row_groups", None) if self._reads_row_groups else None
+        groups = {} if find_groups is None else find_groups(kept - stale)
+        if not stale and not groups and len(kept) >= len(sizes) and kept.issuperset(sizes):
             return listed
         renewal = Renewal(self._spark) if stale else None
         pruned = self._jvm.scala.collection.mutable.ArrayBuffer()
         for folder, (paths, _) in zip(_sequence(listed), folders, strict=True):
             files, kept_files = folder.files(), self._jvm.scala.collection.mutable.ArrayBuffer()
-            for start, end in ranges_of(paths, kept - stale):
+            for start, end in ranges_of(paths, kept - stale - groups.keys()):
                 kept_files.appendAll(files.slice(start, end))
+            for position, path in enumerate(paths):
+                if path in groups:
+                    getattr(kept_files, "$plus$eq")(_with_row_groups(files.apply(position), groups[path]))
             if renewal is not None:
                 for position, path in enumerate(paths):
                     if path in kept and path in stale:
@@ -198,6 +219,12 @@ class PrunedIndex:
         """The Java interfaces that py4j implements with this class."""
 
         implements = ("org.apache.spark.sql.execution.datasources.FileIndex",)
+
+
+def _with_row_groups(listed: Any, groups: Sequence[int]) -> Any:
+    """Return a listed file with the row groups to read, for the reader in `WatchedParquet.java`."""
+    metadata = listed.metadata().updated(ROW_GROUPS, ",".join(map(str, groups)))
+    return listed.copy(listed.fileStatus(), metadata)
 
 
 class Renewal:

@@ -137,6 +137,25 @@ class FolderKeeper(Keeper):
         self._now = self._table.snapshot(None)
         return self._now
 
+    def row_groups(self, paths: Collection[str]) -> dict[str, list[int]]:
+        """Return the row groups to read of each path of which only some are kept, in the version that Spark listed.
+
+        Row groups belong to the version at the time of the plan. Spark listed that version if the folder had it before
+        Spark listed it, too. The reader fails if the file is replaced later.
+        """
+        if self.plan is None or self._before is None:
+            return {}
+        before, planned = _tokens_by_path(self._before), _tokens_by_path(self.plan.snapshot)
+        numbers = {comparable(path): number for number, path in self.plan.paths().items()}
+        kept: dict[str, list[int]] = {}
+        for path in sorted(paths):
+            name = comparable(path)
+            is_listed = bool(planned.get(name)) and planned[name] == before.get(name)
+            groups = self.plan.groups_to_read(numbers[name]) if is_listed and name in numbers else None
+            if groups and len(kept) < file_index.MOST_WITH_ROW_GROUPS:
+                kept[path] = groups
+        return kept
+
     def stale(self, paths: Collection[str]) -> set[str]:
         """Return the paths whose files may not be the ones that Spark listed.
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from parsieve.io.ranges import RangeReader
+from parsieve.io.ranges import RangeReader, open_footer
 from parsieve.lake import Lake, Slice, Snapshot
 from parsieve.lake.base import ColumnPath
 from parsieve.lake.rows.columns import leaf_field, leaf_of
 from parsieve.plan.evidence.file_columns import FileLeaves, WantedLeaf
-from parsieve.plan.evidence.footers import open_footer
 from parsieve.predicate.column_names import ColumnNames
 
 

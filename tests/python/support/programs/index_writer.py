@@ -30,7 +30,7 @@ def main(table: str, store: str, notes: str, seed: str) -> None:
             if newest is None or r.random() < 0.05:
                 view = index.build(lake, lake.snapshot(at), ["k"], progress=False, threads=1)
             elif r.random() < 0.25:
-                view = index.compact()
+                view = index.compact(lake, lake.snapshot(), progress=False, threads=1)
             else:
                 view = index.update(lake, lake.snapshot(at), progress=False, threads=1)
             if view.version > before:

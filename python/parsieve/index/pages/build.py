@@ -1,0 +1,208 @@
+"""Read the footers and offset indexes of slices, and store the map of their pages.
+
+The map of a slice describes the version of the file that its token names. Some slices get no map, and readers use their
+footers: encrypted files, slices of several files, and files that changed while they were read.
+"""
+
+from __future__ import annotations
+
+import base64
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+
+from parsieve._core import Fetched, FileMap, FileReader, FormatError, PageMapBuilder, ParsieveError, UnsupportedError
+from parsieve.errors import ConflictError
+from parsieve.index.log.commit import Part
+from parsieve.index.pages.parts import FOLDER, MapPart
+from parsieve.io.parallel import map_in_threads
+from parsieve.io.ranges import RangeReader
+from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.io.store.base import Store, unique
+from parsieve.lake.base import Lake, Location, Slice
+
+# The slices of a part. A reader opens only the parts of the slices that it reads.
+SLICES_PER_PART = 1 << 16
+# How many slices are read before their maps are added, so that few maps wait in memory.
+WINDOW = 1024
+# Bytes of blocks in memory. The others wait in a temporary file.
+BLOCKS_IN_MEMORY = 16 << 20
+
+
+@dataclass(slots=True)
+class MapReport:
+    """The stored map of some slices, and the slices without a map."""
+
+    parts: list[MapPart] = field(default_factory=list)
+    left_out: dict[Location, Exception] = field(default_factory=dict)
+
+    def to_retry(self) -> set[Location]:
+        """Return the slices that may get a map if they are read again, because reading them failed."""
+        errors = (ConflictError, OSError)
+        return {location for location, error in self.left_out.items() if isinstance(error, errors)}
+
+
+def wants_map(lake: Lake, pages: bool | None) -> bool:
+    """Return whether to build a map of pages. None means yes if the files are in an object store.
+
+    On a local disk, reading a footer costs about as much as reading the map.
+    """
+    if pages is not None:
+        return pages
+    storage = getattr(lake, "_storage", None)
+    if storage is not None:
+        return not storage.is_local
+    return "://" in lake.uri and not lake.uri.startswith("file:")
+
+
+def build_maps(
+    store: Store,
+    lake: Lake,
+    slices: Sequence[Slice],
+    *,
+    first_id: int = 0,
+    threads: int = REQUESTS_AT_ONCE,
+    spill: str | None = None,
+    advance: Callable[[], object] = lambda: None,
+) -> MapReport:
+    """Read the maps of some slices in parallel, and store them. The slices have the ids from `first_id` on.
+
+    The same slices always give the same files.
+    """
+    report = MapReport()
+
+    def read(file_slice: Slice) -> FileMap | Exception:
+        try:
+            return read_map(lake, file_slice)
+        except (ParsieveError, OSError, ValueError) as error:
+            # A missing map only costs time. Reading the rows raises the error, if there is one.
+            return error
+
+    def maps(chosen: Sequence[Slice]) -> Iterator[FileMap | None]:
+        for start in range(0, len(chosen), WINDOW):
+            window = chosen[start : start + WINDOW]
+            results = map_in_threads(read, window, threads, "parsieve-index")
+            for file_slice, result in zip(window, results, strict=True):
+                advance()
+                if isinstance(result, Exception):
+                    report.left_out[file_slice.location] = result
+                    yield None
+                else:
+                    yield result
+
+    for start in range(0, len(slices), SLICES_PER_PART):
+        chosen = slices[start : start + SLICES_PER_PART]
+        part, refused = put_maps(store, maps(chosen), first_id + start, spill=spill)
+        report.parts.append(part)
+        report.left_out |= {chosen[number].location: error for number, error in refused.items()}
+    return report
+
+
+def put_maps(
+    store: Store, maps: Iterable[FileMap | None], first_id: int, *, spill: str | None = None
+) -> tuple[MapPart, dict[int, UnsupportedError]]:
+    """Store the maps of successive slices as one part. Also return why some of them could not be added.
+
+    At most `SLICES_PER_PART` slices belong to a part.
+    """
+    builder, num_slices = PageMapBuilder(), 0
+    refused: dict[int, UnsupportedError] = {}
+    with tempfile.TemporaryDirectory(prefix="parsieve-", dir=spill) as folder:
+        path, blocks, size = Path(folder) / "blocks", bytearray(), 0
+        for number, file_map in enumerate(maps):
+            num_slices = number + 1
+            if file_map is None:
+                continue
+            try:
+                builder.add(number, file_map)
+            except UnsupportedError as error:
+                refused[number] = error
+            blocks += builder.take_blocks() if _is_worth_taking(number) else b""
+            if len(blocks) > BLOCKS_IN_MEMORY:
+                size += _append(path, blocks)
+        directory, rest = builder.finish(num_slices)
+        blocks += rest
+        part = None
+        if size:
+            size += _append(path, blocks)
+            part = Part(unique(FOLDER, "blocks"), size)
+            store.put(part.name, [path])
+        elif blocks:
+            part = Part(unique(FOLDER, "blocks"), len(blocks))
+            store.put(part.name, bytes(blocks))
+        return MapPart(first_id, num_slices, Part.put(store, unique(FOLDER, "map"), directory), part), refused
+
+
+def _is_worth_taking(number: int) -> bool:
+    """Return whether to take finished blocks. A map from which none was taken may be stored in one file."""
+    return number % WINDOW == WINDOW - 1
+
+
+def _append(path: Path, blocks: bytearray) -> int:
+    with path.open("ab") as file:
+        written = file.write(blocks)
+    blocks.clear()
+    return written
+
+
+def read_map(lake: Lake, file_slice: Slice) -> FileMap:
+    """Read the map of a slice's file from its footer and its offset indexes.
+
+    Raises `UnsupportedError` if the slice cannot have a map, and `ConflictError` if its file is no longer the version
+    that the slice's token names.
+    """
+    # Hudi merges logs with the rows of the base file. Other formats only delete rows of the file, by their numbers, and
+    # readers subtract them.
+    if file_slice.path is None or (lake.format == "hudi" and not file_slice.clean):
+        raise UnsupportedError("the slice is not a single Parquet file")
+    reader = RangeReader(lake.open_base(file_slice))
+    try:
+        # Some stores give no version with the bytes that they return.
+        names_version = reader.version != f"{reader.size}-" or not lake.files_may_be_replaced
+        before = None if names_version else lake.version(file_slice)
+        file_map = _read(reader)
+        reader.check_unchanged()
+        if before is not None and (before.token != file_slice.token or lake.version(file_slice) != before):
+            raise _changed(file_slice)
+        if lake.files_may_be_replaced and not f"{file_slice.token}-".startswith(reader.version):
+            raise _changed(file_slice)
+    finally:
+        reader.close()
+    if file_slice.size is not None and file_map.file_size != file_slice.size:
+        raise _changed(file_slice)
+    return file_map
+
+
+def _changed(file_slice: Slice) -> ConflictError:
+    return ConflictError(f"{file_slice.path} was changed since it was listed; update the index to map the new file")
+
+
+def _read(reader: RangeReader) -> FileMap:
+    fetched = Fetched()
+    file: FileReader | None = None
+    while file is None:
+        needed, file = FileReader.open(reader.size, fetched)
+        reader.fetch(needed, fetched)
+    arrow_schema = None if file.arrow_schema is None else _without_metadata(file.arrow_schema)
+    while True:
+        needed, file_map = FileMap.of(file, fetched, arrow_schema)
+        if file_map is not None:
+            return file_map
+        reader.fetch(needed, fetched)
+
+
+@lru_cache(maxsize=256)
+def _without_metadata(arrow_schema: str) -> bytes:
+    """Return the Arrow schema of a file without the table's metadata.
+
+    pandas stores the number of rows there, so that each file would have a schema of its own.
+    """
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(arrow_schema)))
+        return base64.b64encode(schema.remove_metadata().serialize())
+    except (ValueError, pa.ArrowException) as error:
+        raise FormatError(f"the Arrow schema in the footer cannot be read: {error}") from error

@@ -1,0 +1,174 @@
+"""Read the map of pages of a table, by ranges.
+
+A part that cannot be read gives no maps, and the reader of the table uses the footers of the files.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from parsieve._core import Fetched, FileMap, PageMap, ParsieveError, coalesce
+from parsieve.index.pages.parts import MapPart
+from parsieve.io.parallel import map_in_threads
+from parsieve.io.sources import REQUESTS_AT_ONCE, Range
+from parsieve.io.store.base import Store
+from parsieve.lake.base import Location, Slice
+
+# Rows of a row group, from the first one to the one after the last.
+Rows = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class MappedFile:
+    """The chunks and pages of a file, and the version of the file that they belong to.
+
+    Compare the version with the request that reads the pages: the size always, and the token if another file may
+    replace this one under its name. If it is another version, use the file's footer.
+    """
+
+    pages: FileMap
+    # The token of the slice whose file was mapped.
+    token: str
+
+    @property
+    def size(self) -> int:
+        """Return the size of the file in bytes."""
+        return self.pages.file_size
+
+    @cached_property
+    def columns(self) -> dict[tuple[str, ...], int]:
+        """Return the number of each leaf column by its path in the file."""
+        return {tuple(path): number for number, (path, *_) in enumerate(self.pages.leaves)}
+
+    def leaves_below(self, paths: Iterable[Sequence[str]]) -> list[int]:
+        """Return the numbers of the leaf columns with these paths, or below them, in order."""
+        wanted = {tuple(path) for path in paths}
+        return [
+            number
+            for path, number in self.columns.items()
+            if any(path[:length] in wanted for length in range(1, len(path) + 1))
+        ]
+
+    def ranges(
+        self, row_groups: Mapping[int, Sequence[Rows] | None], paths: Iterable[Sequence[str]] | None = None
+    ) -> list[Range]:
+        """Return the byte ranges that hold some rows of the columns at or below some paths, sorted.
+
+        `row_groups` maps each row group to ranges of its rows, or to None for all rows. `paths` None means all columns.
+        """
+        leaves = list(self.columns.values()) if paths is None else self.leaves_below(paths)
+        ranges: list[Range] = []
+        for row_group, rows in row_groups.items():
+            for column in leaves:
+                if rows is None:
+                    start, length, *_ = self.pages.chunk(row_group, column)
+                    ranges.append((start, start + length))
+                else:
+                    ranges += self.pages.ranges_of(row_group, column, list(rows))
+        return coalesce(ranges, 0)
+
+
+class MapReader:
+    """The map of pages in one version of an index. Threads may share it."""
+
+    # Errors that mark a part as unusable for good. Other errors may be temporary: they are raised, and the next read
+    # tries again.
+    permanent_errors: ClassVar[tuple[type[Exception], ...]] = (ParsieveError, FileNotFoundError)
+
+    def __init__(
+        self, store: Store, parts: Sequence[MapPart], tokens: Mapping[Location, str], ids: Mapping[Location, int]
+    ) -> None:
+        """Create a reader. `tokens` and `ids` are the bindings of the map: the version of each location's file."""
+        self.store = store
+        self.parts = tuple(parts)
+        self._tokens = tokens
+        self._ids = ids
+        # Why parts cannot be used, by name.
+        self.doubts: dict[str, str] = {}
+        self._opened: dict[MapPart, PageMap] = {}
+        self._lock = threading.Lock()
+
+    def read(
+        self, slices: Sequence[Slice], row_groups: Sequence[Sequence[int] | None] | None = None
+    ) -> list[MappedFile | None]:
+        """Return the maps of some slices, with these row groups of each (None: all).
+
+        The entry of a slice is None if it has no map, if the map belongs to another version, or if it cannot be read.
+        """
+        wanted: dict[MapPart, list[int]] = {}
+        numbers: list[int | None] = []
+        for at, file_slice in enumerate(slices):
+            part, number = self._place(file_slice)
+            numbers.append(number)
+            if part is not None:
+                wanted.setdefault(part, []).append(at)
+        groups = row_groups if row_groups is not None else [None] * len(slices)
+
+        def read_part(entry: tuple[MapPart, list[int]]) -> list[tuple[int, FileMap | None]]:
+            part, positions = entry
+            chosen = [(numbers[at] or 0, groups[at]) for at in positions]
+            return list(zip(positions, self._read_part(part, chosen), strict=True))
+
+        maps: list[MappedFile | None] = [None] * len(slices)
+        for results in map_in_threads(read_part, wanted.items(), REQUESTS_AT_ONCE, "parsieve-read"):
+            for at, file_map in results:
+                if file_map is not None:
+                    maps[at] = MappedFile(file_map, slices[at].token)
+        return maps
+
+    def _place(self, file_slice: Slice) -> tuple[MapPart | None, int | None]:
+        """Return the part with the map of a slice, and the slice's number in it."""
+        location, token = file_slice.location, file_slice.token
+        slice_id = self._ids.get(location)
+        if not token or slice_id is None or self._tokens.get(location) != token:
+            return None, None
+        part = next((part for part in self.parts if part.covers(slice_id)), None)
+        return part, None if part is None else slice_id - part.first_id
+
+    def _read_part(self, part: MapPart, wanted: Sequence[tuple[int, Sequence[int] | None]]) -> list[FileMap | None]:
+        try:
+            opened = self._open(part)
+            return self._read_blocks(part, opened, wanted)
+        except self.permanent_errors as error:
+            self.doubts[part.directory.name] = str(error)
+            return [None] * len(wanted)
+
+    def _open(self, part: MapPart) -> PageMap:
+        with self._lock:
+            opened = self._opened.get(part)
+        if opened is None:
+            opened = PageMap(part.directory.get(self.store))
+            with self._lock:
+                self._opened[part] = opened
+        return opened
+
+    def _read_blocks(
+        self, part: MapPart, opened: PageMap, wanted: Sequence[tuple[int, Sequence[int] | None]]
+    ) -> list[FileMap | None]:
+        fetched = Fetched()
+        needed: list[Range] = []
+        for number, row_groups in wanted:
+            needed += opened.file(number, fetched, row_groups)[0]
+        if needed and part.blocks is not None:
+            # Slices next to each other share blocks.
+            ranges = sorted(set(needed))
+            for (start, _), data in zip(ranges, self.store.get_ranges(part.blocks.name, ranges), strict=True):
+                fetched.insert(start, data)
+        return [self._decode(part, opened, number, fetched, row_groups) for number, row_groups in wanted]
+
+    def _decode(
+        self, part: MapPart, opened: PageMap, number: int, fetched: Fetched, row_groups: Sequence[int] | None
+    ) -> FileMap | None:
+        """Return the map of a slice, or None if its block is damaged. Other blocks of the part are still used."""
+        try:
+            _, answer = opened.file(number, fetched, row_groups)
+        except self.permanent_errors as error:
+            self.doubts[part.directory.name if part.blocks is None else part.blocks.name] = str(error)
+            return None
+        if answer is None and part.blocks is not None:
+            self.doubts[part.blocks.name] = "it is shorter than what was written"
+        return None if answer is None else answer[0]

@@ -1,0 +1,1 @@
+"""The row groups and row ranges of files that may match."""

@@ -1,0 +1,87 @@
+//! A build around segments that are already stored: their keys are skipped, and the pages between them are built.
+
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::sieve::build::builder::Builder;
+use crate::sieve::index::directory::{Built, Entry};
+use crate::sieve::key::axis::Key;
+use crate::sieve::segment::packed::Segment;
+use crate::sieve::unit::stats::KeySpan;
+
+/// A stored segment, with its contents if keys are to be compared with it.
+#[derive(Debug, Clone)]
+pub struct KeptSegment<K> {
+    /// The directory entry, with the new number of its file.
+    pub entry: Entry<K>,
+    /// The segment. Keys that are pushed inside it must be in it.
+    pub segment: Option<Arc<Segment<K>>>,
+}
+
+/// Segments to keep in order of their keys, and the spans of units that are not computed anew.
+#[derive(Debug)]
+pub struct Kept<K> {
+    segments: Vec<KeptSegment<K>>,
+    next: usize,
+    spans: Vec<Option<KeySpan<K>>>,
+    /// The locations of `found_key`.
+    found: Vec<u32>,
+    found_key: Option<K>,
+}
+
+impl<K: Key> Kept<K> {
+    /// Creates the state of a build around segments, which must be in order of their keys. A unit with a span keeps it.
+    pub fn new(segments: Vec<KeptSegment<K>>, spans: Vec<Option<KeySpan<K>>>) -> Result<Self> {
+        let in_order = segments.windows(2).all(|pair| pair[0].entry.most < pair[1].entry.least);
+        if !in_order {
+            return Err(Error::new(ErrorKind::SieveOrder));
+        }
+        Ok(Self { segments, next: 0, spans, found: Vec::new(), found_key: None })
+    }
+
+    /// Adds rows of a key, unless a kept segment has them. Keys must ascend.
+    pub fn push(&mut self, builder: &mut Builder<K>, key: K, location: u32, rows: u64) -> Result<()> {
+        self.pass(builder, |entry| entry.least <= key);
+        match self.next.checked_sub(1).and_then(|last| self.segments.get(last)) {
+            Some(kept) if key <= kept.entry.most => {
+                let Some(segment) = &kept.segment else { return Ok(()) };
+                if self.found_key.as_ref() != Some(&key) {
+                    self.found.clear();
+                    if segment.point(&key, &mut self.found).is_err() {
+                        return Err(Error::new(ErrorKind::SieveKeptKey { location }));
+                    }
+                    self.found_key = Some(key);
+                }
+                // The law depends on this: a key that the segment does not answer would never be found again.
+                if self.found.contains(&location) {
+                    Ok(())
+                } else {
+                    Err(Error::new(ErrorKind::SieveKeptKey { location }))
+                }
+            }
+            _ => builder.push(key, location, rows),
+        }
+    }
+
+    /// Ends the page before each kept segment that `reached` accepts.
+    pub(in crate::sieve) fn pass(&mut self, builder: &mut Builder<K>, reached: impl Fn(&Entry<K>) -> bool) {
+        while let Some(kept) = self.segments.get(self.next).filter(|kept| reached(&kept.entry)) {
+            builder.pass(&kept.entry.least, &kept.entry.most);
+            self.next += 1;
+        }
+    }
+
+    /// Ends the last pages. Call it before the builder finishes.
+    pub fn end(&mut self, builder: &mut Builder<K>) {
+        self.pass(builder, |_| true);
+    }
+
+    /// Returns the directory of the kept and the new segments, and the spans of all units.
+    pub fn join(self, built: Built<K>, mut entries: Vec<Entry<K>>) -> (Vec<Entry<K>>, Vec<Option<KeySpan<K>>>) {
+        entries.extend(self.segments.into_iter().map(|kept| kept.entry));
+        entries.sort_by(|a, b| a.least.cmp(&b.least));
+        let mut kept_spans = self.spans.into_iter();
+        let spans = built.spans.into_iter().map(|span| kept_spans.next().flatten().or(span));
+        (entries, spans.collect())
+    }
+}

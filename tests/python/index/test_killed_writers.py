@@ -1,0 +1,111 @@
+"""Writers that are killed at any of their writes leave the old or the new version, and both answer correctly."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from support.killed_store import kills
+from support.models.model_lake import ModelLake, place
+
+from parsieve.index import TableIndex
+from parsieve.index.log.commit import Layout
+from parsieve.index.sieve import query
+from parsieve.lake.base import Snapshot
+
+SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
+# Several segments.
+SMALL = {"max_records": 30, "max_weight": 20}
+
+
+def rows(*keys: int | None) -> pa.Table:
+    return pa.table({"k": keys, "s": [None if key is None else f"v{key:03}" for key in keys]}, schema=SCHEMA)
+
+
+def history() -> tuple[ModelLake, list[Snapshot]]:
+    """Return a table in three states."""
+    lake = ModelLake(SCHEMA)
+    first = lake.change({place(f"f{n}", f"p={n % 2}"): rows(*range(n * 10, n * 10 + 12), None) for n in range(8)})
+    second = lake.change({place("f3", "p=1"): rows(30, 500), place("f5", "p=1"): None, place("new"): rows(501, None)})
+    third = lake.change({place("f3", "p=1"): rows(31), place("newer"): rows(502)})
+    return lake, [first, second, third]
+
+
+def assert_correct(folder: Path, lake: ModelLake, snapshots: list[Snapshot]) -> int:
+    """Assert that the index loses no row of any state. Return the number of slices that it skips."""
+    index = TableIndex(folder)
+    skipped = 0
+    for snapshot in snapshots:
+        view = index.at(snapshot)
+        if view is None or view.commit.is_empty:
+            continue
+        for key in (0, 11, 30, 31, 55, 500, 501, 502, 600, None):
+            lookup = query.is_null() if key is None else query.equals(pa.scalar(key, pa.int64()))
+            if ("k",) not in view.columns:
+                continue
+            mask = view.may_match("k", lookup, snapshot.slices).to_pylist()
+            for file_slice, keep in zip(snapshot.slices, mask, strict=True):
+                assert keep or key not in file_slice.native["k"].to_pylist(), (key, file_slice.location)
+                skipped += not keep
+    view = index.newest()
+    if view is not None and not view.commit.is_empty:
+        assert index.verify(lake, snapshots[-1]) == []
+    return skipped
+
+
+OPERATIONS: dict[str, Callable[[TableIndex, ModelLake, list[Snapshot]], object]] = {
+    "build": lambda index, lake, snapshots: index.build(lake, snapshots[2], ["k", "s"], progress=False, threads=1),
+    "update": lambda index, lake, snapshots: index.update(lake, snapshots[2], progress=False, threads=1),
+    "compact": lambda index, lake, snapshots: index.compact(lake, snapshots[2], progress=False, threads=1),
+    "purge": lambda index, lake, snapshots: index.compact(lake, snapshots[2], purge=True, progress=False, threads=1),
+    "keep keys": lambda index, lake, snapshots: index.compact(progress=False, threads=1),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_kill_at_any_write_leaves_a_correct_index(tmp_path: Path, operation: str) -> None:
+    lake, snapshots = history()
+    template = tmp_path / "template"
+    index = TableIndex(template)
+    layout = Layout("rows", keep_keys=operation == "keep keys")
+    layouts: dict[tuple[str, ...], Layout] = {("k",): layout, ("s",): layout}
+    index.build(lake, snapshots[0], ["k", "s"], progress=False, layouts=layouts, options=SMALL)
+    index.update(lake, snapshots[1], progress=False)
+    if operation != "update":
+        index.update(lake, snapshots[2], progress=False)
+    before = index.log.newest()
+    assert before is not None
+    count = 0
+
+    def folder() -> Path:
+        nonlocal count
+        count += 1
+        shutil.copytree(template, tmp_path / f"{count}")
+        return tmp_path / f"{count}"
+
+    survived: set[int] = set()
+    for moment, killed in kills(folder, lambda index: OPERATIONS[operation](index, lake, snapshots)):
+        assert assert_correct(killed, lake, snapshots) > 0, moment
+        # The next writer succeeds, and removes the files of the killed one.
+        again = TableIndex(killed)
+        newest = again.log.newest()
+        assert newest is not None
+        survived.add(newest.version - before.version)
+        OPERATIONS[operation](again, lake, snapshots)
+        again.update(lake, snapshots[2], progress=False)
+        again.expire(0, garbage_age=dt.timedelta(seconds=-5))
+        newest = again.log.newest()
+        assert newest is not None
+        stored = {str(path.relative_to(killed)) for path in killed.rglob("*") if path.is_file()}
+        temporary = {name for name in stored if Path(name).name.startswith(".tmp-")}
+        assert {name for name in stored - temporary if not name.startswith("commits/")} == {
+            part.name for part in newest.parts() if part.name
+        }
+        assert assert_correct(killed, lake, snapshots[2:]) > 0, moment
+        shutil.rmtree(killed)
+    # Only a kill after the last write leaves the new version.
+    assert survived == {0, 1}

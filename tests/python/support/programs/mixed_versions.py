@@ -1,0 +1,393 @@
+"""Tests of version 0.1 and this version on one index. `make test-old` builds version 0.1 and runs them.
+
+The environment variable PARSIEVE_0_1 has the folder into which the wheel of version 0.1 is unpacked.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import parsieve as ps
+from parsieve.index.log.commit import Log
+from support.models.position_truth import Physical, check_random_plans
+from support.models.unit_histories import DeltaUnitTable, FolderTable, HudiUnitTable, Row, Rows, UnitTable
+
+pytestmark = [
+    pytest.mark.skipif("PARSIEVE_0_1" not in os.environ, reason="needs version 0.1: make test-old"),
+    pytest.mark.timeout(1200),
+]
+
+FORMATS: dict[str, Callable[[random.Random, Path], UnitTable]] = {
+    "folder": FolderTable,
+    "delta": DeltaUnitTable,
+    "hudi": HudiUnitTable,
+}
+COLUMNS = ["key", "name", "at"]
+# What version 0.1 can do to an index. The keys are names for messages.
+OLD_CHANGES: dict[str, dict[str, Any]] = {
+    "update": {"do": "update"},
+    "compact": {"do": "compact"},
+    "build a Sieve index": {"do": "build", "columns": COLUMNS},
+    "build a Bloom index": {"do": "build", "columns": ["key"], "kind": "bloom"},
+    "build any index": {"do": "build", "columns": COLUMNS, "kind": "auto"},
+    "drop": {"do": "drop"},
+    "collect garbage": {"do": "collect"},
+    "expire nothing": {"do": "expire", "seconds": 1_000_000_000},
+}
+EXPIRE_ALL: dict[str, Any] = {"do": "expire", "seconds": 0}
+
+
+class OldParsieve:
+    """A process with version 0.1 that runs commands on one table."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        program = Path(__file__).with_name("old_parsieve.py")
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", str(program)],
+            env={**os.environ, "PYTHONPATH": os.environ["PARSIEVE_0_1"]},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.reply().startswith(os.environ["PARSIEVE_0_1"])
+
+    def send(self, **command: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"table": self._table, **command}) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def reply(self) -> Any:
+        """Return the reply to the last command, which must not fail."""
+        answer = self.answer()
+        assert "error" not in answer, answer
+        return answer["reply"]
+
+    def run(self, **command: Any) -> Any:
+        self.send(**command)
+        return self.reply()
+
+    def error(self, **command: Any) -> str:
+        """Run a command that must fail, and return the name of its error."""
+        self.send(**command)
+        answer = self.answer()
+        assert "error" in answer, answer
+        return str(answer["error"])
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait()
+
+
+class Fleet:
+    """A table that both versions use. Its index is stored where version 0.1 looks for it."""
+
+    def __init__(self, kind: str, folder: Path, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.made: UnitTable = FORMATS[kind](self.random, folder)
+        self.made.insert(120)
+        self.made.settle()
+        self.folder = folder / "t"
+        self.index = self.folder / "_parsieve"
+        self.old = OldParsieve(str(self.folder))
+        self.states: dict[Any, Rows] = {self.made.state(): dict(self.made.rows)}
+
+    def new(self) -> ps.Table:
+        return ps.open_table(str(self.folder), index_location=str(self.index))
+
+    def change(self) -> None:
+        """Change rows of the table."""
+        made = self.made
+        operation = self.random.choice([made.insert, made.insert, made.update, made.delete, made.overwrite])
+        if self.random.random() < 0.1:
+            made.cluster()
+        else:
+            operation(self.random.randrange(1, 30))
+        made.settle()
+        self.states[made.state()] = dict(made.rows)
+
+    def check(self, count: int = 3) -> str:
+        """Compare plans of both versions with the rows, now and earlier. Return the last explanation of 0.1."""
+        explanation = ""
+        state = self.random.choice(list(self.states))
+        for as_of in {None, state if self.made.state() is not None else None}:
+            rows = self.made.rows if as_of is None else self.states[as_of]
+            table = self.new()
+            check_random_plans(table, Physical(table).rows(rows, as_of), self.random, count, as_of)
+            for _ in range(count):
+                where, expected = self._question(rows)
+                told = self.old.run(do="plan", where=where, as_of=as_of)
+                assert told["uids"] == expected, (where, as_of, told["explanation"])
+                explanation = told["explanation"]
+                assert sorted(table.plan(where, as_of).to_arrow()["uid"].to_pylist()) == expected, (where, as_of)
+        return explanation
+
+    def _question(self, rows: Rows) -> tuple[str, list[int]]:
+        """Return a SQL condition, and the `uid` of each row that meets it."""
+        key, name, _, at = self.random.choice(list(rows.values()))
+        low = key - self.random.randrange(40)
+        since = at - dt.timedelta(minutes=self.random.randrange(5))
+        questions: list[tuple[str, Callable[[Row], bool]]] = [
+            (f"key = {key}", lambda row: row[0] == key),
+            (f"key BETWEEN {low} AND {key}", lambda row: low <= row[0] <= key),
+            (f"key IN ({key}, {low})", lambda row: row[0] in (key, low)),
+            (f"key = {key} AND at >= TIMESTAMP '{since.isoformat()}'", lambda row: row[0] == key and row[3] >= since),
+            ("name IS NULL", lambda row: row[1] is None),
+            (f"at = TIMESTAMP '{at.isoformat()}'", lambda row: row[3] == at),
+        ]
+        if name is not None:
+            questions.append((f"name = '{name}' OR key = {low}", lambda row: row[1] == name or row[0] == low))
+        where, holds = self.random.choice(questions)
+        return where, sorted(uid for uid, row in rows.items() if holds(row))
+
+    def bytes(self) -> dict[str, tuple[str, int]]:
+        """Return the checksum and the time of each file of the index."""
+        return {
+            str(path.relative_to(self.index)): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
+            for path in self.index.rglob("*")
+            if path.is_file()
+        }
+
+    def make_old(self) -> None:
+        """Make all files of the index three days old, but not those with a time in the future."""
+        old = time.time() - 3 * 86400
+        for path in self.index.rglob("*"):
+            if path.is_file() and path.stat().st_mtime < time.time() + 86400:
+                os.utime(path, (old, old))
+
+    def versions(self) -> list[int]:
+        return [version for version, _ in Log(self.new().opened.index.store).stored()]
+
+
+@pytest.fixture(params=sorted(FORMATS))
+def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fleet]:
+    made = Fleet(request.param, tmp_path, 1)
+    yield made
+    made.old.close()
+
+
+def document_version(path: Path) -> int:
+    """Return the format version in the first line of a document."""
+    return int(path.read_bytes().split(b" ", 3)[2])
+
+
+def convert(fleet: Fleet) -> None:
+    """Convert the index to version 2, which version 0.1 cannot read."""
+    newest = max((fleet.index / "commits").iterdir())
+    assert document_version(newest) == 1
+    fleet.new().convert_index(unit="row_group", progress=False)
+    newest = max((fleet.index / "commits").iterdir())
+    assert document_version(newest) == 2
+
+
+def test_the_new_version_reads_and_updates_what_the_old_one_wrote(fleet: Fleet) -> None:
+    fleet.old.run(do="build", columns=COLUMNS)
+    fleet.old.run(do="build", columns=["key"], kind="bloom")
+    assert "index" in fleet.check()
+    assert fleet.new().verify_index() == []
+    for _ in range(3):
+        fleet.change()
+        fleet.check()
+        fleet.new().update_index(progress=False)
+        fleet.check()
+        assert fleet.new().verify_index() == []
+        # Updates of an index of version 0.1 keep its format, so version 0.1 still uses it.
+        assert fleet.old.run(do="verify") == []
+        assert "index" in fleet.check()
+    fleet.new().compact_index()
+    assert fleet.old.run(do="verify") == []
+    fleet.check()
+    assert set(fleet.old.run(do="kinds").values()) == {"both", "sieve"}
+    assert {document_version(path) for path in (fleet.index / "commits").iterdir()} == {1}
+
+
+def test_both_versions_write_an_index_of_version_1_in_turns(fleet: Fleet) -> None:
+    fleet.old.run(do="build", columns=COLUMNS)
+    for step in range(12):
+        fleet.change()
+        table = fleet.new()
+        operation = fleet.random.choice(["update", "update", "compact", "expire"])
+        if fleet.random.random() < 0.5:
+            fleet.old.run(do=operation, seconds=fleet.random.choice([0, 1000]))
+        elif operation == "update":
+            table.update_index(progress=False)
+        elif operation == "compact":
+            table.compact_index()
+        else:
+            table.expire_index(fleet.random.choice([dt.timedelta(0), dt.timedelta(days=1)]))
+        fleet.check(2)
+        if step % 4 == 3:
+            fleet.make_old()
+            fleet.old.run(do="collect")
+            fleet.check(2)
+            assert fleet.old.run(do="verify") == []
+            assert fleet.new().verify_index() == []
+
+
+def test_the_old_version_changes_nothing_in_a_converted_index(fleet: Fleet) -> None:
+    """Version 0.1 returns all rows without the index, and each of its writers refuses the index."""
+    fleet.old.run(do="build", columns=COLUMNS)
+    fleet.change()
+    fleet.new().update_index(progress=False)
+    convert(fleet)
+    fleet.change()
+    fleet.new().update_index(progress=False)
+    fleet.make_old()
+    versions, before = fleet.versions(), fleet.bytes()
+    for name, command in OLD_CHANGES.items():
+        assert fleet.old.error(**command) == "UnsupportedError", name
+        assert fleet.bytes() == before, name
+        fleet.check(2)
+    assert fleet.versions() == versions
+    assert fleet.new().verify_index() == []
+
+
+def test_expiry_of_the_old_version_deletes_only_the_versions_that_it_was_told_to_delete(fleet: Fleet) -> None:
+    """Version 0.1 deletes old versions before it reads the newest one, which it refuses."""
+    fleet.old.run(do="build", columns=COLUMNS)
+    convert(fleet)
+    fleet.change()
+    fleet.new().update_index(progress=False)
+    fleet.make_old()
+    before, newest = fleet.bytes(), max(fleet.versions())
+    assert fleet.old.error(**EXPIRE_ALL) == "UnsupportedError"
+    after = fleet.bytes()
+    assert {name: after[name] for name in after} == {name: before[name] for name in after}
+    assert {name.partition("/")[0] for name in before.keys() - after.keys()} <= {"commits"}
+    assert max(fleet.versions()) == newest
+    fleet.check()
+    assert fleet.new().verify_index() == []
+    fleet.change()
+    fleet.new().update_index(progress=False)
+    fleet.new().expire_index(dt.timedelta(0))
+    fleet.check()
+    assert fleet.new().verify_index() == []
+
+
+def test_the_old_version_keeps_all_rows_while_a_converted_index_changes(fleet: Fleet) -> None:
+    fleet.old.run(do="build", columns=COLUMNS)
+    convert(fleet)
+    for step in range(8):
+        fleet.change()
+        fleet.check(2)
+        table = fleet.new()
+        table.update_index(progress=False)
+        if step % 3 == 2:
+            table.compact_index()
+            table.expire_index(dt.timedelta(0))
+        assert "cannot be used" in fleet.check(2)
+    assert fleet.new().verify_index() == []
+
+
+def test_an_index_that_the_new_version_built_is_refused_by_the_old_one(fleet: Fleet) -> None:
+    fleet.new().build_index(COLUMNS, kind="sieve", progress=False)
+    fleet.make_old()
+    before = fleet.bytes()
+    for name, command in OLD_CHANGES.items():
+        assert fleet.old.error(**command) == "UnsupportedError", name
+        assert fleet.bytes() == before, name
+    fleet.change()
+    fleet.check()
+
+
+@pytest.mark.parametrize("name", ["update", "compact", "build a Sieve index", "build a Bloom index", "drop"])
+def test_an_old_writer_that_is_overtaken_by_the_conversion_commits_nothing(
+    fleet: Fleet, tmp_path: Path, name: str
+) -> None:
+    """Version 0.1 stops just before it puts its commit, and the index is converted meanwhile."""
+    fleet.old.run(do="build", columns=COLUMNS)
+    fleet.change()
+    fleet.new().update_index(progress=False, compact=False)
+    fleet.change()
+    signal = tmp_path / "signal"
+    fleet.old.send(**OLD_CHANGES[name], pause_before=["parsieve.index.commit:Log.publish", 1], signal=str(signal))
+    wait_for(signal)
+    convert(fleet)
+    before = fleet.bytes()
+    signal.unlink()
+    assert fleet.old.answer()["error"] == "UnsupportedError"
+    after = fleet.bytes()
+    assert {file: after.get(file) for file in before} == before
+    assert not [file for file in after.keys() - before.keys() if file.startswith("commits/")]
+    fleet.check()
+    fleet.new().update_index(progress=False)
+    assert fleet.new().verify_index() == []
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_an_old_collector_that_is_overtaken_by_the_conversion_deletes_nothing(
+    fleet: Fleet, tmp_path: Path, call: int
+) -> None:
+    """Version 0.1 reads the versions twice: before and after it writes its notice."""
+    fleet.old.run(do="build", columns=COLUMNS)
+    fleet.old.run(do="build", columns=COLUMNS)
+    (fleet.index / "segments" / "left-behind.segments").write_bytes(b"by a killed writer")
+    fleet.make_old()
+    signal = tmp_path / "signal"
+    fleet.old.send(do="collect", pause_before=["parsieve.index.garbage:_named", call], signal=str(signal))
+    wait_for(signal)
+    convert(fleet)
+    before = fleet.bytes()
+    signal.unlink()
+    assert fleet.old.answer()["error"] == "UnsupportedError"
+    assert fleet.bytes() == before
+    # The collector may have left its notice, which does not stop later writers.
+    fleet.change()
+    fleet.new().update_index(progress=False)
+    assert fleet.new().verify_index() == []
+    fleet.check()
+
+
+def roll_back(fleet: Fleet) -> None:
+    """Delete the versions that version 0.1 cannot read, newest first, as the upgrade guide says."""
+    for path in sorted((fleet.index / "commits").iterdir(), reverse=True):
+        if document_version(path) == 2:
+            path.unlink()
+
+
+def test_after_a_rollback_the_old_version_works_again(fleet: Fleet) -> None:
+    fleet.old.run(do="build", columns=COLUMNS)
+    fleet.change()
+    convert(fleet)
+    fleet.change()
+    fleet.new().update_index(progress=False)
+    roll_back(fleet)
+    assert "index" in fleet.check()
+    fleet.change()
+    fleet.old.run(do="update")
+    fleet.check()
+    assert fleet.old.run(do="verify") == []
+    # The parts of the deleted versions are garbage, and a later conversion starts again.
+    fleet.make_old()
+    fleet.old.run(do="collect")
+    assert fleet.new().verify_index() == []
+    convert(fleet)
+    fleet.change()
+    fleet.new().update_index(progress=False)
+    fleet.check()
+    assert fleet.new().verify_index() == []
+
+
+def wait_for(signal: Path) -> None:
+    while not signal.exists():
+        time.sleep(0.01)
