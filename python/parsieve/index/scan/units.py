@@ -19,7 +19,7 @@ UNITS: tuple[Unit, ...] = ("file", "row_group", "rows")
 # Row groups with more rows than this are cut.
 MAX_UNCUT_ROWS = 50_000
 # A slice has at most this many units. If it would have more, it is divided less finely, as by `SieveUnits`.
-MAX_UNITS = 32_768
+MAX_UNITS = 8_192
 
 
 class UnitLayout(NamedTuple):
