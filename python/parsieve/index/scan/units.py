@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple
 
 from parsieve.errors import ConflictError
 
-# What the answers of an index can name.
 Unit = Literal["file", "row_group", "rows"]
 UNITS: tuple[Unit, ...] = ("file", "row_group", "rows")
 # Row groups with more rows than this are cut.
@@ -32,7 +31,7 @@ class UnitLayout(NamedTuple):
 
     # The rows of each row group; empty if the slice has one unit of unknown range.
     row_groups: Sequence[int] = ()
-    # None makes each row group a unit, 0 the whole file. Another number also cuts large row groups after so many rows.
+    # None makes each row group a unit, 0 the whole file. Another number cuts large row groups into pieces of this size.
     rows_per_unit: int | None = None
 
     def ends(self) -> list[int]:
