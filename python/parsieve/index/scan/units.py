@@ -13,10 +13,7 @@ from typing import Literal, NamedTuple
 
 from parsieve.errors import ConflictError
 
-<<<<<<< HEAD
 # What the answers of an index can name.
-=======
->>>>>>> sieve-log
 Unit = Literal["file", "row_group", "rows"]
 UNITS: tuple[Unit, ...] = ("file", "row_group", "rows")
 # Row groups with more rows than this are cut.
