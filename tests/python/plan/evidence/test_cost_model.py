@@ -45,10 +45,12 @@ def num_opened(plan: ps.Plan) -> int:
     return len(plan.record.row_groups)
 
 
-def index_table(folder: Path, kind: str = "sieve") -> ps.Table:
+def index_table(folder: Path) -> ps.Table:
+    """Index the keys. The index has no fingerprints, so that it keeps files for missing keys, and does not know row groups."""
     table = ps.open_table(str(folder))
     while table.index_stats().get("key") is None or table.index_stats()["key"].locations < FILES:
-        table.build_index("key", kind=kind)
+        lake, index = table.opened.lake, table.opened.index
+        index.build(lake, lake.snapshot(), ["key"], unit="file", options={"fingerprints": False})
     return ps.open_table(str(folder))
 
 
