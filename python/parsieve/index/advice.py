@@ -27,8 +27,8 @@ from parsieve.index.build.unit_choice import (
     measure_units,
     spread,
 )
-from parsieve.index.build.units import Unit
 from parsieve.index.reports import size_of
+from parsieve.index.scan.units import Unit
 from parsieve.lake.base import ColumnPath, Lake, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_field
 
@@ -148,8 +148,8 @@ def advise_column(
     measured = measure_units(lake, chosen, path, axis)
     slice_bytes = mean_bytes(snapshot)
     units = choose(measured, len(chosen), len(snapshot.slices), slice_bytes)
-    sieve = _sieve(measured, units, scale)
     exact = 1 + max(0.0, holding - 1) * others
+    sieve = _sieve(measured, units, scale, exact)
     sieve_reads = exact + sieve.waste * others
     minmax_reads = 1 + max(0.0, covering - 1) * others
     minmax_absent = max(0.0, minmax_reads - 1)
@@ -275,7 +275,7 @@ class _SieveCost:
     absent: float
 
 
-def _sieve(measured: Sequence[MeasuredUnit], units: UnitChoice, scale: float) -> _SieveCost:
+def _sieve(measured: Sequence[MeasuredUnit], units: UnitChoice, scale: float, files_per_key: float) -> _SieveCost:
     """Extrapolate the cost of a Sieve index from an index of the sample, whose units are files, to the whole table."""
     report = measured[0].report
     locations_per_key = report["pairs"] / max(1, report["keys"])
@@ -283,7 +283,9 @@ def _sieve(measured: Sequence[MeasuredUnit], units: UnitChoice, scale: float) ->
     lookup_bytes = (report["lookup_bytes"] + more_bits / 8) * scale + units.more_bytes
     absent = report["reads_of_absent_keys"]
     fingerprint_bits = math.log2(max(1.0, locations_per_key) / FINGERPRINT_RATE) + FINGERPRINT_BITS
-    fingerprint_bytes = report["keys"] * fingerprint_bits / 8 * scale
+    # A key has one fingerprint, however many files it is in.
+    keys = min(report["keys"] * scale, report["pairs"] * scale / files_per_key)
+    fingerprint_bytes = keys * fingerprint_bits / 8
     if fingerprint_bytes <= FINGERPRINT_SHARE * lookup_bytes + report["rows"] / 16 * scale:
         lookup_bytes += fingerprint_bytes
         absent = min(absent, FINGERPRINT_RATE)

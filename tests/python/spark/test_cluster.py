@@ -242,8 +242,10 @@ def test_a_worker_is_killed_while_it_reads(cluster: Cluster, tmp_path: Path) -> 
     index = TableIndex(where)
     view = index.newest()
     assert view is not None
-    options = {"max_records": 500}
-    local = TableIndex(tmp_path / "local").build(lake, lake.snapshot(), ["k", "s"], progress=False, options=options)
+    layouts = {path: state.layout for path, state in view.columns.items() if state.layout is not None}
+    local = TableIndex(tmp_path / "local").build(
+        lake, lake.snapshot(), ["k", "s"], progress=False, options={"max_records": 500}, layouts=layouts
+    )
     for path, state in local.columns.items():
         assert sections(view.store, view.columns[path]) == sections(local.store, state)
     assert index.verify(lake, lake.snapshot()) == []

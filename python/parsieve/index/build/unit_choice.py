@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from parsieve import _core
-from parsieve.index.build.units import UNITS, Unit, plan_units, read_row_groups
+from parsieve.index.build.units import plan_units, read_row_groups
 from parsieve.index.scan.runs import Gathered, gather_by_units, merge
 from parsieve.index.scan.spill import Room
-from parsieve.index.scan.units import UnitNumbers
+from parsieve.index.scan.units import UNITS, Unit, UnitNumbers
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_field
 

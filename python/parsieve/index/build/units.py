@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from parsieve._core import ParsieveError
-from parsieve.index.scan.units import UnitLayout
+from parsieve.index.scan.units import UNITS, Unit, UnitLayout
 from parsieve.io.parallel import map_in_threads
 from parsieve.io.sources import REQUESTS_AT_ONCE
 from parsieve.lake.base import Lake, Slice
 
-Unit = Literal["file", "row_group", "rows"]
-UNITS: tuple[Unit, ...] = ("file", "row_group", "rows")
 # The rows of a unit where row groups are cut.
 ROWS_PER_UNIT = 20_000
 

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve._core import FormatError, UnsupportedError
-from parsieve.index.build.units import UNITS, Unit
+from parsieve.index.scan.units import UNITS, Unit
 from parsieve.io import document
 from parsieve.io.store.base import Store, Stored
 from parsieve.lake.base import ColumnPath, Snapshot

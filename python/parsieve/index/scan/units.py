@@ -9,10 +9,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from parsieve.errors import ConflictError
 
+# What the answers of an index can name.
+Unit = Literal["file", "row_group", "rows"]
+UNITS: tuple[Unit, ...] = ("file", "row_group", "rows")
 # Row groups with more rows than this are cut.
 MAX_UNCUT_ROWS = 50_000
 # A slice has at most this many units. If it would have more, it is divided less finely, as by `SieveUnits`.

@@ -12,12 +12,12 @@ from parsieve import _core
 from parsieve.index.build.executor import ColumnRows, Executor
 from parsieve.index.build.flow import BoundColumn, build_columns
 from parsieve.index.build.target import require_readable
-from parsieve.index.build.units import Unit, plan_units
+from parsieve.index.build.units import plan_units
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import paths_of
 from parsieve.index.log.commit import Base, ColumnState, Commit, Layout, Log, TableState
 from parsieve.index.log.publish import Transaction
-from parsieve.index.scan.units import UnitLayout
+from parsieve.index.scan.units import Unit, UnitLayout
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 
 # Ranges of rows are the finest units. Files that have none are answered as a whole.

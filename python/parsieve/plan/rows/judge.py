@@ -161,6 +161,7 @@ def exclude_groups(groups: Judged, rows: KeptRows) -> None:
     """Skip the row groups none of whose rows may match."""
     candidates, units = groups
     kept = {number: set(some) for number, (_, some) in rows.row_groups.items()}
-    mask = [number in kept and group not in kept[number] for number, group in units]
-    if any(mask):
-        candidates.exclude("index row ranges", pa.array(mask, pa.bool_()), NO_ROW_MATCHES)
+    excluded = [number in kept and group not in kept[number] for number, group in units]
+    mask = pc.and_(candidates.kept, pa.array(excluded, pa.bool_()))
+    if pc.any(mask).as_py():
+        candidates.exclude("index row ranges", mask, NO_ROW_MATCHES)

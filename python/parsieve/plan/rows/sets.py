@@ -175,9 +175,9 @@ class KeptRows:
 
     @cached_property
     def num_rows(self) -> tuple[int, int]:
-        """The number of kept rows, and of all rows of the files."""
+        """The number of kept rows, and of all rows of the files that have some."""
         kept = pc.sum(pc.subtract(self.rows.end, self.rows.start)).as_py() or 0
-        return kept, pc.sum(self.axis.num_rows).as_py() or 0
+        return kept, pc.sum(self.axis.num_rows.take(pc.unique(self.rows.file))).as_py() or 0
 
     def without_rows(self) -> pa.Int64Array:
         """Return the numbers of the slices none of whose rows may match."""
