@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve._core import UnsupportedError
 from parsieve.filters.options import checked_fpp
 from parsieve.index.accounts import Account, bound_tokens
 from parsieve.index.advice import Advice, advise_column
@@ -30,7 +29,7 @@ from parsieve.index.reports import (
     ExpireReport,
     UpdateReport,
 )
-from parsieve.index.sizes import lookup_bytes, stored_bytes
+from parsieve.index.sizes import lookup_bytes, pages_bytes, stored_bytes
 from parsieve.index.table_index import TableIndex
 from parsieve.lake.base import ColumnPath, Lake
 from parsieve.predicate.column_names import ColumnNames
@@ -94,7 +93,10 @@ class IndexedTable:
                 of the keys for this, except where they do not pay. None stores none. The filters of a "bloom" index
                 have a rate of their own.
             keep_keys: Whether a Sieve index stores all keys, so that `compact_index` need not read the table again.
-            pages: Not supported yet. True raises `UnsupportedError`.
+            pages: Whether the index also has a map of the pages of all files, so that plans and readers need no
+                footers. Updates keep it up to date. None keeps an existing map; if there is none, it builds one with a
+                Sieve index if the table is in an object store. True builds it, and False drops it. The map contains no
+                values of the table. Encrypted files and Hudi slices with log files have none.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -108,8 +110,6 @@ class IndexedTable:
             raise ValueError(f'the kinds of index are "sieve", "bloom", "both" and "auto", not {kind!r}')
         check_unit(unit)
         rate = None if fpp is None else checked_fpp(fpp)
-        if pages:
-            raise UnsupportedError("pages=True is not supported yet; leave it out")
         account = Account()
         self.opened.index.refresh()
         snapshot = self.opened.lake.snapshot()
@@ -148,6 +148,8 @@ class IndexedTable:
             )
         if blooms:
             self.opened.index.build_bloom(lake, snapshot, blooms, memory=memory, threads=threads, account=account)
+        if sieves or blooms:
+            self.opened.index.map_pages(lake, snapshot, pages, progress=progress, account=account)
         return account.built(self.opened.index.newest() if sieves or blooms else None, chosen, notes)
 
     def update_index(
@@ -263,6 +265,7 @@ class IndexedTable:
             bytes_stored=stored_bytes(view.commit),
             bytes_lookup=lookup_bytes(view),
             seconds=time.monotonic() - started,
+            pages_bytes=pages_bytes(view.commit),
             files_read=len(account.rows),
             rows=sum(account.rows.values()),
             left_out=account.left_out_of_compaction(before, view, snapshot),
@@ -323,6 +326,7 @@ class IndexedTable:
                 account=account,
                 operation="convert",
             )
+            view = self.opened.index.map_pages(lake, snapshot, None, progress=progress, account=account)
             earlier = [path for path, column in current.items() if column is not None]
             sizes = (
                 stored_bytes(before.commit, earlier),

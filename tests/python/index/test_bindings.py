@@ -12,7 +12,7 @@ from parsieve._core import FormatError, UnsupportedError
 from parsieve.index import LocalStore
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import BINDINGS, Bindings
-from parsieve.index.log.commit import Part
+from parsieve.index.log.parts import Part
 from parsieve.io import document
 from parsieve.lake.base import Location
 

@@ -21,11 +21,10 @@ from support.hudi_tables import HudiTable
 
 from parsieve._core import FileMap, FormatError, UnsupportedError
 from parsieve.errors import ConflictError
-from parsieve.index.log.commit import Part
+from parsieve.index.log.parts import ROW_TYPES, MapPart, Part
 from parsieve.index.pages import build
 from parsieve.index.pages.build import build_maps, put_maps, read_map, wants_map
 from parsieve.index.pages.compact import MAX_PARTS, merge_maps
-from parsieve.index.pages.parts import ROW_TYPES, MapPart
 from parsieve.index.pages.reader import MapReader
 from parsieve.io.store.base import Store
 from parsieve.io.store.local import LocalStore

@@ -10,7 +10,6 @@ import struct
 import time
 import uuid
 import warnings
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -32,12 +31,11 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import DecimalType, DoubleType, LongType, StringType
-from support.models.lake_truth import check_columns, check_snapshot, check_tokens, path_in_base
+from support.models.lake_truth import check_snapshot, check_tokens, path_in_base
 
 import parsieve as ps
-from parsieve.io.sources import local_path
 from parsieve.lake import open_lake
-from parsieve.lake.iceberg.statistics import _array, _decoded
+from parsieve.lake.iceberg.statistics import _decoded
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore:Delete:UserWarning"

@@ -20,7 +20,8 @@ from parsieve.spark.runtime import executors
 
 if TYPE_CHECKING:
     from parsieve.index.build.executor import Shelves
-    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Layout, Shelf
+    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Layout
+    from parsieve.index.log.parts import Shelf
     from parsieve.index.scan.units import UnitLayout
     from parsieve.index.sieve.delta import Delta
     from parsieve.index.sieve.reader import ColumnReader
