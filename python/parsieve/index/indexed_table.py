@@ -36,6 +36,7 @@ from parsieve.predicate.column_names import ColumnNames
 
 if TYPE_CHECKING:
     from parsieve._typing import ColumnName
+    from parsieve.index.view import View
 
 # "auto" estimates whether an index pays off if a table has at least this many files.
 FEW_FILES = 8
@@ -266,6 +267,7 @@ class IndexedTable:
             bytes_lookup=lookup_bytes(view),
             seconds=time.monotonic() - started,
             pages_bytes=pages_bytes(view.commit),
+            notes=_of_map(before, view),
             files_read=len(account.rows),
             rows=sum(account.rows.values()),
             left_out=account.left_out_of_compaction(before, view, snapshot),
@@ -449,6 +451,12 @@ class IndexedTable:
 
 def _why_none(advice: Advice) -> str:
     return f'{advice.column}: no index, {advice.why}; kind="sieve" builds one anyway'
+
+
+def _of_map(before: View | None, view: View) -> tuple[str, ...]:
+    """Return a note if a compaction has changed the map of pages."""
+    is_same = before is None or before.commit.pages == view.commit.pages
+    return () if is_same else ("the map of pages is as after a new build",)
 
 
 def column_paths(columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) -> list[ColumnPath]:

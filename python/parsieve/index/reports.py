@@ -258,7 +258,7 @@ def size_of(num_bytes: int) -> str:
 
 def _sizes(stored: int, lookup: int, pages: int = 0) -> str:
     sizes = f"{size_of(stored)} on disk, {size_of(lookup)} read by lookups"
-    return f"{sizes}, {size_of(pages)} map of pages" if pages else sizes
+    return f"{sizes}, {size_of(pages)} in the map of pages" if pages else sizes
 
 
 def _files(count: int) -> str:
