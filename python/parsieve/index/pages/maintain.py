@@ -5,6 +5,8 @@ Each change of the map is a version of its own, after the version with the chang
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ from parsieve.index.pages.compact import merge_maps, renumber_maps
 
 if TYPE_CHECKING:
     from parsieve.index.log.parts import Part
+    from parsieve.io.store.base import Store
     from parsieve.lake.base import Lake, Location, Snapshot
 
 # If this share of the ids belongs to files that are gone, an update stores all maps again.
@@ -75,6 +78,8 @@ def update(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any]) ->
     target = Target.of(snapshot)
     transaction = Transaction(log, "update pages")
     reads: dict[tuple[tuple[Location, str], ...], MapReport] = {}
+    # The files of maps that this update has written.
+    written: set[Part] = set()
     while True:
         newest = transaction.begin()
         if newest is None or newest.pages is None or (transaction.is_retry and _is_ahead(newest.pages, target)):
@@ -90,6 +95,7 @@ def update(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any]) ->
         scan = tuple((file_slice.location, file_slice.token) for file_slice in changed)
         if scan not in reads:
             reads[scan] = executor.map_pages(lake, changed) if changed else MapReport()
+            written |= {part for files in reads[scan].parts for part in files.parts()}
         report = reads[scan]
         after = bound.after(target.bindings(report.to_retry()), [file_slice.location for file_slice in changed])
         files = (*state.files, *(replace(part, first_id=bound.next_id + part.first_id) for part in report.parts))
@@ -100,9 +106,14 @@ def update(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any]) ->
         else:
             files = merge_maps(log.store, files, set(after.live_ids()))
             chain = bindings.write(log.store, state.bindings, bound, after)
+        after_state = MapState(target.table, chain, files)
+        written |= {part for files in after_state.files for part in files.parts()}.difference(state.parts())
         if (files, chain) == (state.files, state.bindings):
-            return Mapped(newest)
-        if version := transaction.commit(newest.table, pages=MapState(target.table, chain, files)):
+            version: Commit | None = newest
+        else:
+            version = transaction.commit(newest.table, pages=after_state)
+        if version is not None:
+            _remove(log.store, written.difference(version.parts()))
             return Mapped(version, report.left_out)
 
 
@@ -140,6 +151,14 @@ def drop(log: Log) -> Commit | None:
             return newest
         if version := transaction.commit(newest.table, pages=False):
             return version
+
+
+def _remove(store: Store, files: Collection[Part]) -> None:
+    """Remove files that were merged, or that belong to an attempt that was too late. No version names them."""
+    for part in files:
+        # `expire_index` removes what cannot be removed now.
+        with contextlib.suppress(OSError):
+            store.delete(part.name)
 
 
 def _is_ahead(state: MapState | None, target: Target) -> bool:
