@@ -153,10 +153,10 @@ def measure_columns(folder: Path, rows: int, count: int) -> Iterator[dict[str, A
                 if answers is not None:
                     units[kind] = answers
             slices = table.opened.lake.snapshot().slices
-            model = truth.model_bits(
-                FPP if units_of_a_file > 1 else None,
-                list(zip(slices.group.to_pylist(), slices.token.to_pylist(), strict=True)),
-            )
+            # The builder decides for each column whether fingerprints pay.
+            has_fingerprints = units["absent"]["kept"] < 0.5
+            bindings = list(zip(slices.group.to_pylist(), slices.token.to_pylist(), strict=True))
+            model = truth.model_bits(FPP if has_fingerprints else None, bindings)
             case["ways"][way] = {
                 "stored_bytes": index.bytes_stored,
                 "lookup_bytes": index.bytes_read,

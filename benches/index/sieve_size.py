@@ -139,10 +139,10 @@ def _condition(column: str, question: Question) -> Any:
     return [(column, ">=", question.low), (column, "<=", question.high)]
 
 
-def has_fingerprints(case: dict[str, Any], model: dict[str, float]) -> bool:
-    """Return whether the index with fingerprints stores them for nearly all keys, which the builder decides."""
-    more = case["ways"][SIEVE]["stored_bytes"] - case["ways"][BARE]["stored_bytes"]
-    return bool(model["fingerprints"] and more * 8 > 0.8 * model["fingerprints"])
+def has_fingerprints(case: dict[str, Any]) -> bool:
+    """Return whether the index excludes missing keys, by fingerprints or by gaps. The builder decides if they pay."""
+    means = [case["ways"][way]["units"].get("absent") for way in (SIEVE, BARE)]
+    return all(means) and means[0]["kept"] < means[1]["kept"] / 2
 
 
 def bounds(case: dict[str, Any]) -> list[Bound]:
@@ -193,7 +193,7 @@ def measure(folder: Path, files: int, rows: int, count: int, names: list[str]) -
             # Each question about a key asks all Bloom filters again, so it takes longer.
             questions = max(1, count // 10) if way == BOTH else count
             _, case["ways"][way] = measure_index(folder, layout, truth, way, questions)
-        case["fingerprints"] = has_fingerprints(case, model)
+        case["fingerprints"] = has_fingerprints(case)
         case["model_bits"] = {part: round(bits) for part, bits in model.items()}
         case["first_question"] = check_plans(folder, layout, truth, min(20, count))
         case["missed"] = [str(bound) for bound in bounds(case) if not bound.is_met]

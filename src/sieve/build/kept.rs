@@ -1,7 +1,5 @@
 //! A build around segments that are already stored: their keys are skipped, and the pages between them are built.
 
-use std::sync::Arc;
-
 use crate::error::{Error, ErrorKind, Result};
 use crate::sieve::build::builder::Builder;
 use crate::sieve::index::directory::{Built, Entry};
@@ -15,7 +13,7 @@ pub struct KeptSegment<K> {
     /// The directory entry, with the new number of its file.
     pub entry: Entry<K>,
     /// The segment. Keys that are pushed inside it must be in it.
-    pub segment: Option<Arc<Segment<K>>>,
+    pub segment: Option<Box<Segment<K>>>,
 }
 
 /// Segments to keep in order of their keys, and the spans of units that are not computed anew.

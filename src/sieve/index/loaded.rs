@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicUsize;
 #[derive(Debug, Clone)]
 pub(in crate::sieve) enum Slot<K> {
     Absent,
-    Ready(Arc<Segment<K>>),
+    Ready(Box<Segment<K>>),
     /// The bytes could not be read. The segment matches every location.
     Damaged,
 }
@@ -99,7 +99,7 @@ impl<K: Key> Index<K> {
             return Err(Error::new(ErrorKind::SieveChecksum { part: "segment" }));
         }
         match Segment::parse(bytes, num_locations) {
-            Ok(parsed) => *slot = Slot::Ready(Arc::new(parsed)),
+            Ok(parsed) => *slot = Slot::Ready(Box::new(parsed)),
             Err(error) => {
                 *slot = Slot::Damaged;
                 return Err(error);

@@ -1,7 +1,7 @@
 //! Packs short texts into words of 128 bits that sort like the texts, so that a build can sort words.
 //!
 //! A sample of the texts shows which kind of symbol each position has, such as hexadecimal digits, which take four bits.
-//! A text with other symbols is not packed. What is packed never changes the bytes of an index.
+//! A text with other symbols is not packed. The packing does not change the bytes of an index.
 
 use crate::int::{index, low_u32, low_u64};
 use crate::sieve::key::axis::Bytes;
@@ -154,7 +154,7 @@ impl Packing {
 /// The most hexadecimal digits of a word.
 const MAX_DIGITS: usize = 32;
 
-/// Packs texts of lowercase hexadecimal digits between constants, such as UUIDs, all digits at once.
+/// Packs texts of lowercase hexadecimal digits between constants, such as UUIDs, without a loop over positions.
 #[derive(Debug, PartialEq, Eq)]
 struct Digits {
     /// A text with zeros as digits.

@@ -19,7 +19,7 @@ pub struct TextPairs {
     /// The packing that all siblings use: unknown before the first sample, and `None` if there is none.
     packing: Arc<OnceLock<Option<Packing>>>,
     packed: Words<u128>,
-    /// The texts of the sample, and later those that cannot be packed.
+    /// The texts of the sample, and later the texts that cannot be packed.
     rest: Texts,
 }
 

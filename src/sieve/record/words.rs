@@ -90,7 +90,7 @@ impl<W: Offset> Words<W> {
         }
     }
 
-    /// Returns the number of rows, apart from those of counted keys.
+    /// Returns the number of rows, without the rows of counted keys.
     pub(in crate::sieve) fn len(&self) -> usize {
         self.chunks.len() * CHUNK_ROWS + self.open.words.len()
     }

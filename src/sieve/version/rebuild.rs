@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32};
@@ -222,7 +221,7 @@ impl<K: Key> UnitTimeline<K> {
             let Some(Slot::Ready(segment)) = base.slots.get(at) else {
                 return Err(Error::new(ErrorKind::SieveNotLoaded { segment: at }));
             };
-            segments.push(KeptSegment { entry: moved(entry, files)?, segment: Some(Arc::clone(segment)) });
+            segments.push(KeptSegment { entry: moved(entry, files)?, segment: Some(segment.clone()) });
         }
         let mut spans = Vec::new();
         if let Some(units) = &base.units {

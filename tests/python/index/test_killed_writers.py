@@ -6,6 +6,7 @@ import datetime as dt
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -62,6 +63,9 @@ OPERATIONS: dict[str, Callable[[TableIndex, ModelLake, list[Snapshot]], object]]
     "update": lambda index, lake, snapshots: index.update(lake, snapshots[2], progress=False, threads=1),
     "compact": lambda index, lake, snapshots: index.compact(lake, snapshots[2], progress=False, threads=1),
     "purge": lambda index, lake, snapshots: index.compact(lake, snapshots[2], purge=True, progress=False, threads=1),
+    "convert": lambda index, lake, snapshots: index.build(
+        lake, snapshots[2], ["k", "s"], progress=False, threads=1, operation="convert"
+    ),
     "keep keys": lambda index, lake, snapshots: index.compact(progress=False, threads=1),
 }
 
@@ -72,13 +76,15 @@ def test_a_kill_at_any_write_leaves_a_correct_index(tmp_path: Path, operation: s
     template = tmp_path / "template"
     index = TableIndex(template)
     layout = Layout("rows", keep_keys=operation == "keep keys")
-    layouts: dict[tuple[str, ...], Layout] = {("k",): layout, ("s",): layout}
+    # A conversion begins with an index in format 1.
+    layouts: Any = dict.fromkeys([("k",), ("s",)], None if operation == "convert" else layout)
     index.build(lake, snapshots[0], ["k", "s"], progress=False, layouts=layouts, options=SMALL)
     index.update(lake, snapshots[1], progress=False)
     if operation != "update":
         index.update(lake, snapshots[2], progress=False)
     before = index.log.newest()
     assert before is not None
+    assert {state.format for state in before.columns.values()} == {1 if operation == "convert" else 2}
     count = 0
 
     def folder() -> Path:

@@ -50,16 +50,17 @@ def test_updates_report_the_same_changes_as_local_ones(spark: Any, tmp_path: Pat
     frame = spark.range(300).selectExpr("id AS k", "CASE WHEN id % 10 = 0 THEN NULL ELSE 'n' || id END AS name")
     frame.repartition(3).write.format("delta").option("delta.enableDeletionVectors", "true").save(str(folder))
     lake = open_lake(str(folder))
-    pss.build_index(spark, str(folder), ["k", "name"], index_location=where, kind="sieve")
+    built = pss.build_index(spark, str(folder), ["k", "name"], index_location=where, kind="sieve")
+    layouts = {path: state.layout for path, state in built.columns.items() if state.layout is not None}
     local = TableIndex(tmp_path / "local")
-    local.build(lake, lake.snapshot(), ["k", "name"], progress=False)
+    local.build(lake, lake.snapshot(), ["k", "name"], progress=False, layouts=layouts)
     spark.sql(f"DELETE FROM delta.`{folder}` WHERE k < 5")
     spark.sql(f"UPDATE delta.`{folder}` SET k = 1000 WHERE k = 100")
     spark.range(2000, 2010).selectExpr("id AS k", "'new' AS name").coalesce(1).write.format("delta").mode(
         "append"
     ).save(str(folder))
-    view = pss.update_index(spark, str(folder), index_location=where)
-    same = local.update(lake, lake.snapshot(), progress=False)
+    view = pss.update_index(spark, str(folder), index_location=where, compaction=False)
+    same = local.update(lake, lake.snapshot(), progress=False, compaction=False)
     assert (view.version, view.table) == (same.version, same.table)
     assert len(deltas(view)) == 2
     assert deltas(view) == deltas(same)
@@ -68,7 +69,7 @@ def test_updates_report_the_same_changes_as_local_ones(spark: Any, tmp_path: Pat
         assert found >= held(folder, value)
         assert value != 3 or not found
     # Without changes, nothing is committed.
-    assert pss.update_index(spark, str(folder), index_location=where).version == view.version
+    assert pss.update_index(spark, str(folder), index_location=where, compaction=False).version == view.version
     # Overwrite the table, so that all indexed files are gone.
     spark.range(5).selectExpr("id AS k", "'x' AS name").coalesce(1).write.format("delta").mode("overwrite").save(
         str(folder)
@@ -76,7 +77,9 @@ def test_updates_report_the_same_changes_as_local_ones(spark: Any, tmp_path: Pat
     view = pss.update_index(spark, str(folder), index_location=where)
     assert len(view.lookup("k", query.is_not_null())) == 1
     compacted = pss.compact(spark, str(folder), index_location=where)
-    rebuilt = TableIndex(tmp_path / "rebuilt").build(lake, lake.snapshot(), ["k", "name"], progress=False)
+    rebuilt = TableIndex(tmp_path / "rebuilt").build(
+        lake, lake.snapshot(), ["k", "name"], progress=False, layouts=layouts
+    )
     for path, state in compacted.columns.items():
         assert not state.deltas
         assert sections(compacted.store, state) == sections(rebuilt.store, rebuilt.columns[path])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -47,12 +48,12 @@ class HudiTable:
         lines = "".join(f"{name}={value}\n" for name, value in PROPERTIES.items())
         (self.timeline / "hoodie.properties").write_text(lines)
         (folder / ".hoodie_partition_metadata").write_text("commitTime=20260101000000000\npartitionDepth=0\n")
-        self.clock = 20260101000000000
+        self.clock = dt.datetime(2026, 1, 1)
 
     def instant(self) -> str:
         """Advance the clock by a second and return the new instant."""
-        self.clock += 1000
-        return str(self.clock)
+        self.clock += dt.timedelta(seconds=1)
+        return f"{self.clock:%Y%m%d%H%M%S}000"
 
     def begin(self, action: str = "commit") -> str:
         """Begin a commit: create its requested and inflight files, and return its instant."""

@@ -81,7 +81,7 @@ def choose_unit(lake: Lake, snapshot: Snapshot, path: ColumnPath, unit: str = "a
 def measure_units(lake: Lake, slices: Sequence[Slice], path: ColumnPath, axis: _core.SieveAxis) -> list[MeasuredUnit]:
     """Read some slices, and measure an index of them with each kind of unit, files first.
 
-    A kind of unit that divides the slices like the kind before it is left out.
+    A kind of unit that divides the slices like an earlier kind is not measured.
     """
     row_groups = read_row_groups(lake, slices)
     numbers: dict[Unit, UnitNumbers] = {}

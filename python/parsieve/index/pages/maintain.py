@@ -88,7 +88,7 @@ def update(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any]) ->
         try:
             bound = bindings.read(log.store, state.bindings)
         except FormatError:
-            # Nobody can use this map any more.
+            # No reader can use this map any more.
             return build(log, lake, snapshot, executor)
         # Filters that were added to a file have moved its pages, so it is read again even if its rows are the same.
         changed = target.changed_slices(bound.tokens, {})
@@ -162,5 +162,5 @@ def _remove(store: Store, files: Collection[Part]) -> None:
 
 
 def _is_ahead(state: MapState | None, target: Target) -> bool:
-    """Return whether another writer has brought the map to a later snapshot."""
+    """Return whether another writer has mapped a later snapshot."""
     return state is not None and target.snapshot.id is not None and state.table.instant > target.table.instant

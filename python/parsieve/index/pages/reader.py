@@ -123,7 +123,7 @@ class MapReader:
     def maps_at(
         self, locations: Sequence[Location | None], row_groups: Sequence[Sequence[int] | None] | None = None
     ) -> list[FileMap | None]:
-        """Return the maps of some locations, whatever version of their files they describe. None has no map."""
+        """Return the maps of some locations, without comparing the versions of their files. None has no map."""
         wanted: dict[MapPart, list[int]] = {}
         numbers: list[int] = []
         for at, location in enumerate(locations):

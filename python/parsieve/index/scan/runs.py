@@ -29,7 +29,7 @@ from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 # Shares of the allowed memory for unsorted rows, and for finished runs or more unsorted rows. The rest is for reading.
 UNSORTED_SHARE = 0.4
 WAITING_SHARE = 0.4
-# Rows that become a run at once have this part of their share. Their blocks take up to twice the memory.
+# Without a room, rows become a run when they take this part of their share. Blocks take up to twice the memory.
 RUN_SHARE = 0.25
 MIN_MEMORY = 1 << 20
 MIN_BUFFER = 1 << 20

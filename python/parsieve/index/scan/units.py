@@ -19,7 +19,7 @@ UNITS: tuple[Unit, ...] = ("file", "row_group", "rows")
 # Row groups with more rows than this are cut.
 MAX_UNCUT_ROWS = 50_000
 # A slice has at most this many units. If it would have more, it is divided less finely, as by `SieveUnits`.
-MAX_UNITS = 32_768
+MAX_UNITS = 8_192
 
 
 class UnitLayout(NamedTuple):
@@ -32,7 +32,7 @@ class UnitLayout(NamedTuple):
 
     # The rows of each row group; empty if the slice has one unit of unknown range.
     row_groups: Sequence[int] = ()
-    # None makes each row group a unit, 0 the whole file. Another number also cuts large row groups after so many rows.
+    # None makes each row group a unit, 0 the whole file. Another number cuts large row groups into pieces of this size.
     rows_per_unit: int | None = None
 
     def ends(self) -> list[int]:

@@ -72,7 +72,7 @@ def _has_rows(row_groups: pa.ListArray) -> pa.BooleanArray:
 
 @dataclass(frozen=True, eq=False)
 class _Evaluation:
-    """Evaluates a tree of questions. None stands for all rows of all files."""
+    """Evaluates a tree of questions. A result of None means all rows of all files."""
 
     files: Candidates
     axis: RowAxis

@@ -1,4 +1,4 @@
-"""Sets of rows of many files, as sorted ranges, with union and intersection for all files at once."""
+"""Sets of rows of many files, as sorted ranges, with the union and the intersection of such sets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RowAxis:
     def __init__(self, numbers: pa.Int64Array, row_groups: pa.ListArray) -> None:
         """`numbers` are the files' slices in ascending order, `row_groups` the rows of each row group of each file."""
         self.numbers = numbers
-        # All row groups, one after the other, and where the row groups of each file begin among them.
+        # The row groups of all files in order, and the place of each file's first row group.
         self._group_rows = row_groups.flatten()
         counts = pc.list_value_length(row_groups).cast(pa.int64())
         self._group_offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(counts)])

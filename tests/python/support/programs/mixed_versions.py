@@ -334,6 +334,60 @@ def test_an_old_writer_that_is_overtaken_by_the_conversion_commits_nothing(
     assert fleet.new().verify_index() == []
 
 
+@pytest.mark.parametrize("name", ["update", "compact", "build a Sieve index", "build a Bloom index"])
+def test_a_conversion_that_an_old_writer_overtakes_loses_nothing(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Version 0.1 commits just before the conversion does."""
+    fleet.old.run(do="build", columns=COLUMNS)
+    fleet.change()
+    fleet.new().update_index(progress=False, compact=False)
+    fleet.change()
+    publish = Log.publish
+
+    def overtaken(log: Log, commit: Any) -> bool:
+        monkeypatch.setattr(Log, "publish", publish)
+        fleet.old.run(**OLD_CHANGES[name])
+        return publish(log, commit)
+
+    monkeypatch.setattr(Log, "publish", overtaken)
+    try:
+        convert(fleet)
+    except ps.ConflictError:
+        assert "index" in fleet.check()
+        assert fleet.old.run(do="verify") == []
+        convert(fleet)
+    fleet.check()
+    fleet.new().update_index(progress=False)
+    assert fleet.new().verify_index() == []
+    fleet.check()
+
+
+def test_an_index_with_columns_in_both_formats_is_refused_by_the_old_version(fleet: Fleet) -> None:
+    """Version 0.1 can use the index again once it has no column in format 2."""
+    fleet.old.run(do="build", columns=COLUMNS)
+    fleet.old.run(do="build", columns=["key"], kind="bloom")
+    fleet.new().build_index("at", kind="sieve", progress=False)
+    for _ in range(2):
+        fleet.change()
+        fleet.new().update_index(progress=False)
+        assert "cannot be used" in fleet.check(2)
+        assert fleet.new().verify_index() == []
+    before = fleet.bytes()
+    for name, command in OLD_CHANGES.items():
+        assert fleet.old.error(**command) == "UnsupportedError", name
+        assert fleet.bytes() == before, name
+    fleet.new().drop_index("at")
+    fleet.change()
+    fleet.old.run(do="update")
+    assert "index" in fleet.check(2)
+    assert fleet.old.run(do="verify") == []
+    fleet.change()
+    fleet.new().update_index(progress=False)
+    assert "index" in fleet.check(2)
+    assert fleet.new().verify_index() == []
+
+
 @pytest.mark.parametrize("call", [1, 2])
 def test_an_old_collector_that_is_overtaken_by_the_conversion_deletes_nothing(
     fleet: Fleet, tmp_path: Path, call: int

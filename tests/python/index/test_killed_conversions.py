@@ -1,0 +1,77 @@
+"""A conversion that is killed at any of its writes leaves the index in format 1 or in format 2, and both are whole."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import zipfile
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from support.killed_store import kills
+
+import parsieve as ps
+from parsieve.index import TableIndex
+from parsieve.lake import open_lake
+
+STORED = Path(__file__).parents[2] / "vectors" / "index_v1.zip"
+CONDITIONS = ["id = 14", "id BETWEEN 30 AND 33", "name = 'user-007'", "id IS NULL", "score = 2.5", "id = 7000"]
+
+
+def formats(index: TableIndex) -> set[int]:
+    view = index.refresh()
+    assert view is not None
+    return {state.format for state in view.columns.values()}
+
+
+def check(table: ps.Table, folder: Path) -> int:
+    """Compare plans with the rows of each version of the table. Return the number of skipped files."""
+    skipped = 0
+    for version in (3, 4, DeltaTable(folder).version()):
+        rows = DeltaTable(folder, version=version).to_pyarrow_table()
+        with duckdb.connect() as con:
+            con.register("delta_rows", rows)
+            for condition in CONDITIONS:
+                expected = con.execute(f"SELECT count(*) FROM delta_rows WHERE {condition}").fetchone()
+                plan = table.plan(condition, version, row_groups=False)
+                assert (plan.to_arrow().num_rows,) == expected, (condition, version)
+                skipped += len(plan.skipped)
+    return skipped
+
+
+def test_a_killed_conversion_leaves_one_of_both_formats(tmp_path: Path) -> None:
+    folder, count = tmp_path / "table", 0
+    with zipfile.ZipFile(STORED) as archive:
+        archive.extractall(folder)
+    write_deltalake(folder, pa.table({"id": [7000], "name": ["new"], "score": [0.5]}), mode="append")
+    lake = open_lake(str(folder))
+
+    def copy() -> Path:
+        nonlocal count
+        count += 1
+        return Path(shutil.copytree(folder / "_parsieve", tmp_path / f"index-{count}"))
+
+    survived = []
+    for moment, killed in kills(copy, lambda index: ps.Table(lake, index).convert_index(progress=False)):
+        index = TableIndex(killed)
+        survived.append(formats(index))
+        table = ps.Table(lake, index)
+        assert check(table, folder) > 0, moment
+        assert table.verify_index() == [], moment
+        # The next conversion succeeds. Nothing stays of the killed one.
+        table.convert_index(progress=False)
+        assert formats(index) == {2}
+        index.expire(0, garbage_age=dt.timedelta(seconds=-5))
+        newest = index.log.newest()
+        assert newest is not None
+        stored = {str(path.relative_to(killed)) for path in killed.rglob("*") if path.is_file()}
+        used = {part.name for part in newest.parts() if part.name}
+        assert {name for name in stored if not name.startswith("commits/") and ".tmp-" not in name} == used, moment
+        assert check(table, folder) > 0, moment
+        assert table.verify_index() == [], moment
+        shutil.rmtree(killed)
+    # Only a kill after the last write leaves the new format.
+    assert survived.count({2}) == 1
+    assert survived.count({1}) == len(survived) - 1
