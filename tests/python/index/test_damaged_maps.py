@@ -6,7 +6,9 @@ Writers that compete or are killed leave a map that is right.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import shutil
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +23,10 @@ from support.killed_store import kills
 import parsieve as ps
 from parsieve.index import TableIndex, View
 from parsieve.index.log import bindings
-from parsieve.index.log.commit import Log, MapState
+from parsieve.index.log.commit import Commit, Log, MapState
 from parsieve.index.log.publish import Transaction
 from parsieve.index.pages.build import read_map
+from parsieve.io import document
 from parsieve.io.store.base import Data
 from parsieve.io.store.local import LocalStore
 from parsieve.lake.base import Lake, Slice, Snapshot
@@ -123,6 +126,26 @@ def test_a_compaction_leaves_damaged_maps_to_the_next_update(tmp_path: Path, dam
     assert index.verify(lake, lake.snapshot()) == []
     index.update(lake, lake.snapshot(), progress=False)
     assert all(mapped(index, lake).values())
+
+
+def test_versions_with_a_malformed_map_are_refused(tmp_path: Path) -> None:
+    index, _ = make(tmp_path / "t", 2)
+    commit = view_of(index).commit
+    assert commit.pages is not None
+    content = json.loads(zlib.decompress(commit.to_bytes().partition(b"\n")[2]))
+    assert Commit.from_bytes(document.write("commit", content, version=2), "a version") == commit
+    [row] = content["pages"]["files"]
+    wrong: list[Any] = [[], "x", {}, {**content["pages"], "bindings": None}]
+    wrong += [{**content["pages"], "files": rows} for rows in ([row[:-1]], [[-1, *row[1:]]], [[2**32, *row[1:]]], [7])]
+    for pages in wrong:
+        with pytest.raises(ps.FormatError):
+            Commit.from_bytes(document.write("commit", {**content, "pages": pages}, version=2), "a version")
+    without = Commit.from_bytes(document.write("commit", {**content, "pages": None}, version=2), "a version")
+    assert without == replace(commit, pages=None)
+    # The content of version 1 has no map, whatever a field of this name means.
+    columns = [{name: value for name, value in column.items() if name != "format"} for column in content["columns"]]
+    old = {**content, "columns": columns, "pages": "x"}
+    assert Commit.from_bytes(document.write("commit", old), "a version").pages is None
 
 
 def test_verify_finds_blocks_that_no_plan_has_read(tmp_path: Path) -> None:
