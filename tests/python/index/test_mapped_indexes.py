@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from parsieve.index.log import bindings
 from parsieve.index.log.commit import Commit, MapState, name_of
 from parsieve.index.pages.build import read_map
 from parsieve.index.pages.compact import MAX_PARTS
+from parsieve.io.store.base import Store
 from parsieve.lake.base import Slice, Snapshot
 from parsieve.lake.folder.table import ParquetDir
 
@@ -324,3 +326,43 @@ def test_an_index_that_does_not_exist_gets_no_map(tmp_path: Path) -> None:
         with pytest.raises(ps.IndexNotFoundError):
             index.map_pages(lake, lake.snapshot(), pages, progress=False)
     assert TableIndex.open(tmp_path / "index") is None
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_map_stays_in_step_through_random_histories(tmp_path: Path, seed: int) -> None:
+    r = random.Random(seed)
+    folder = tmp_path / "t"
+    table = make(folder, 6)
+    table.build_index("id", kind="sieve", pages=True)
+    compactions = 0
+    for step in range(25):
+        for _ in range(r.randrange(1, 4)):
+            files = sorted(folder.glob("*.parquet"))
+            action = r.random()
+            if action < 0.5 or len(files) < 3:
+                write(folder / f"new-{step}-{r.randrange(99)}.parquet", r.randrange(9999), r.randrange(1, 900))
+            elif action < 0.8:
+                write(r.choice(files), r.randrange(9999), r.randrange(1, 900))
+            else:
+                r.choice(files).unlink()
+        # Maps of an outdated index are right or missing.
+        mapped(table)
+        table.update_index(compact=False)
+        assert all(mapped(table).values())
+        bound = bindings.read(store_of(table), map_of(table).bindings)
+        assert len(bound.tokens) == len(mapped(table))
+        assert len(map_of(table).files) <= MAX_PARTS + 1
+        if r.random() < 0.15:
+            compactions += 1
+            table.compact_index(purge=r.random() < 0.5)
+            assert len(map_of(table).files) == 1
+            assert all(mapped(table).values())
+        if r.random() < 0.2:
+            table.expire_index(older_than=0)
+            assert map_files(table) == {part.name for files in map_of(table).files for part in files.parts()}
+    assert compactions
+    assert table.verify_index() == []
+
+
+def store_of(table: ps.Table) -> Store:
+    return view_of(table).store
