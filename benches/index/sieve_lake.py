@@ -134,7 +134,7 @@ def build_alternately(folder: Path, rows: int, rounds: int) -> dict[str, dict[st
 
 
 def measure_columns(folder: Path, rows: int, count: int) -> Iterator[dict[str, Any]]:
-    """Build the index of each column by itself, and yield its bytes and the units that questions keep."""
+    """Build one index per column, and yield its bytes and the units that questions keep."""
     for column, about in COLUMNS.items():
         values = pa.concat_arrays([events(number, rows // FILES)[column].combine_chunks() for number in range(FILES)])
         case: dict[str, Any] = {"case": "column", "column": column, "about": about, "rows": rows, "ways": {}}

@@ -37,7 +37,7 @@ WAYS: dict[str, dict[str, Any]] = {
     BARE: {"kind": "sieve", "fpp": None},
     BOTH: {"kind": "both", "fpp": None},
 }
-# How many bytes an index may have in addition to a share of what it is compared with.
+# How many bytes an index may have beyond a share of its yardstick.
 FIXED_BYTES = 16 << 10
 MOST_STORED = 1.2
 MOST_OF_THE_MODEL = 1.3

@@ -79,7 +79,7 @@ class Truth:
 
     @cached_property
     def _sets(self) -> tuple[Any, Any]:
-        """Return how many units each key has, and whether its units differ from those of the key before."""
+        """Return how many units each key has, and whether the key before has other units."""
         counts = np.diff(self._firsts)
         with np.errstate(over="ignore"):
             # Sets with the same size and the same sum of random words are equal.
@@ -111,7 +111,7 @@ class Truth:
 
     @property
     def _bits_of_a_key(self) -> float:
-        """Return the bits of a least or greatest key that is stored by itself."""
+        """Return the bits of a least or greatest key that is stored without another."""
         if pa.types.is_string(self.values.type):
             return 8.0 * len(self.values[0].as_py())
         numbers = as_integers(self.values)

@@ -69,3 +69,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Any]:
+    """Return an Iceberg catalog in a temporary folder, with the namespace `n`."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    sql_catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=(tmp_path / "house").as_uri())
+    sql_catalog.create_namespace("n")
+    yield sql_catalog
+    sql_catalog.close()

@@ -49,7 +49,7 @@ type ChangedRow = (u32, (u64, u64), (u64, u64), bool);
 ///
 /// `units` are the new slices, and `sides` has the nulls and NaNs of each of their units, and whether it has unread
 /// rows. `changed` lists known slices. The runs of `plus` contain inserted rows, and `minus` has deleted rows. Their
-/// location numbers are those of the units, and after them the positions in `changed`.
+/// location numbers are unit numbers, and after them the positions in `changed`.
 #[pyfunction]
 #[pyo3(signature = (axis, *, instant, units, sides, changed=Vec::new(), plus, minus=Vec::new()))]
 #[expect(clippy::too_many_arguments, reason = "they are named in Python")]

@@ -179,7 +179,7 @@ impl SieveUnitTimeline {
 
     /// Return the slices and units that may match, given the loaded parts, or None if everything must be kept.
     ///
-    /// Pairs ascend. Unit 0xFFFFFFFF stands for all units of a slice.
+    /// Pairs ascend. Unit 0xFFFFFFFF means all units of a slice.
     fn answer2<'py>(&self, py: Python<'py>, query: &SieveQuery) -> PyResult<Option<UnitArrays<'py>>> {
         let pairs = self.read(py, |open| match (open, &query.0) {
             (_, None) => Ok(None),
@@ -309,7 +309,7 @@ impl SieveUnitTimeline {
         self.read(py, |open| Ok(for_each_key!(open, open => open.sides(&masked))?))
     }
 
-    /// Return the keys of the deltas' new slices as a run, whose location numbers are those of `units()`.
+    /// Return the keys of the deltas' new slices as a run, with the location numbers of `units()`.
     #[pyo3(signature = (masked, changed=Vec::new()))]
     fn delta_keys<'py>(
         &self,

@@ -53,7 +53,7 @@ fn large_tables_load_unit_pages_on_demand() {
     assert_eq!(timeline.needs_slices(Some(&[last])), all[all.len() - 1..]);
     assert_eq!(timeline.needs_slices(Some(&[1 << 30])), []);
     assert!(timeline.slice(last).is_none());
-    // Pages that are not loaded keep what they could exclude.
+    // A page that is not loaded excludes nothing.
     assert!(world.truth(|row| *row == Some(5)).is_subset(&world.answer(&timeline, &Query::AtMost(5))));
     world.load(&mut timeline, all[all.len() - 1..].to_vec());
     let (page, position) = timeline.slice(last).unwrap();

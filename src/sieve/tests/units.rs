@@ -137,7 +137,7 @@ impl<K: TestKey> World<K> {
         IndexInfo { axis: K::AXIS, instant: self.instant, options: self.options }
     }
 
-    /// Builds the index anew: the live slices get new IDs.
+    /// Builds the index again: the live slices get new IDs.
     pub(in crate::sieve) fn rebuild(&mut self) {
         self.slices = (0..).zip(std::mem::take(&mut self.slices).into_values()).collect();
         self.next = u32::try_from(self.slices.len()).unwrap();

@@ -151,7 +151,7 @@ impl<K: Key> Delta<K> {
     }
 }
 
-/// Sorts changes by key and location, and sums those of the same key and location.
+/// Sorts changes by key and location, and adds up changes of the same key and location.
 pub(in crate::sieve) fn sort_changes<K: Key>(changes: &mut Vec<Change<K>>) {
     changes.sort_unstable();
     changes.dedup_by(|next, kept| {

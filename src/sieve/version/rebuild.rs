@@ -1,6 +1,6 @@
-//! What a compaction of version 2 keeps, and what it reads again.
+//! Plans a compaction of version 2: the segments to keep, and the slices to read again.
 //!
-//! A base segment is kept if no new key lies within it, no changed slice has rows in it, and few of its units belong to
+//! A base segment is kept if no new key is within it, no changed slice has rows in it, and few of its units belong to
 //! slices that are gone. The keys of all other segments come from the slices with units in them.
 
 use std::collections::HashSet;
@@ -24,7 +24,7 @@ const MASKED_PART: usize = 4;
 /// A smaller segment next to new keys is rebuilt, so that compactions of a growing table leave no small segments.
 const SMALL_SEGMENT: u64 = 16 * 1024;
 
-/// What a compaction reads again.
+/// The segments and slices that a compaction reads again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Touched {
     /// The segments to rebuild, ascending.
@@ -246,7 +246,7 @@ pub(in crate::sieve) fn moved<K: Key>(entry: &Entry<K>, files: &[u32]) -> Result
     Ok(Entry { lookup: moved(entry.lookup)?, keys, ..entry.clone() })
 }
 
-/// What a compaction does with the rows of a unit.
+/// How a compaction treats the rows of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::sieve) enum UnitState {
     Live,

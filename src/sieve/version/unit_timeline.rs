@@ -93,8 +93,8 @@ impl<K: Key> UnitTimeline<K> {
         base.load_page(page, bytes)
     }
 
-    /// Answers queries of which a row matches one, from the loaded parts. Returns pairs of slice and unit in ascending
-    /// order; [`WHOLE_SLICE`] stands for all units. Returns `None` if everything must be kept.
+    /// Answers several queries together, from the loaded parts: a row may match any of them. Returns pairs of slice and unit in ascending
+    /// order; [`WHOLE_SLICE`] means all units. Returns `None` if everything must be kept.
     pub fn answer(&self, queries: &[&Query<K>]) -> Option<Vec<(u32, u32)>> {
         let floats = self.axis == AxisType::Float;
         let mut kept = Vec::new();
@@ -140,7 +140,7 @@ impl<K: Key> UnitTimeline<K> {
         self.base.as_ref().and_then(|base| base.units.as_ref()).map_or(Vec::new(), |units| units.extents())
     }
 
-    /// Returns the units of the base and then those of each delta, which is their order in a new base. All unit pages
+    /// Returns the units of the base, then the units of each delta, which is their order in a new base. All unit pages
     /// must be loaded.
     pub fn all_units(&self) -> Result<UnitPage<K>> {
         let mut all = match self.base.as_ref().and_then(|base| base.units.as_ref()) {

@@ -70,7 +70,7 @@ def choose_unit(lake: Lake, snapshot: Snapshot, path: ColumnPath, unit: str = "a
         if kind == unit:
             return kind
     if mean_bytes(snapshot) <= REQUEST_BYTES:
-        # Whatever a part of a file saves, the request for it takes longer.
+        # Files so small are read whole: an extra request costs more than the bytes it saves.
         return "file"
     slices = spread(snapshot.slices, SAMPLED_FOR_UNITS)
     axis = _core.SieveAxis(leaf_field(snapshot.schema, path).type)

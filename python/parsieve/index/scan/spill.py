@@ -161,7 +161,7 @@ class Runs:
                 self._runs.append(run)
 
     def add_spilled(self, batches: Iterable[Sequence[bytes]]) -> None:
-        """Add a run whose blocks are written to disk as they are produced."""
+        """Add a run whose blocks are written to disk while it is made."""
         spilled: list[bytes | Spilled] = []
         for blocks in batches:
             with self._lock:

@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple
 
 from parsieve.errors import ConflictError
 
-# What the answers of an index can name.
 Unit = Literal["file", "row_group", "rows"]
 UNITS: tuple[Unit, ...] = ("file", "row_group", "rows")
 # Row groups with more rows than this are cut.

@@ -10,7 +10,7 @@ slices ── read, encode keys, sort ── runs in the store ── merge and 
 - Runs pass through the index store and not through a shuffle. After a failure, Spark would read a file again that may
   have changed since; a run never changes.
 - A part starts and ends at a page border of the complete index. A task finds the border from the keys after a cut
-  (`Builder::border`). The driver handles nothing per key, and the segments are the same as those of a local build.
+  (`Builder::border`). The driver handles nothing per key, and a local build writes the same segments.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class ColumnJob:
 
 @dataclass(frozen=True)
 class BuiltPart:
-    """A part that was built: what the driver needs to join the parts, and its segment file unless it has no keys."""
+    """A part that was built: the data with which the driver joins the parts, and its segment file unless it has no keys."""
 
     share: bytes
     files: tuple[Part, ...]

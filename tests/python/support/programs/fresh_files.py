@@ -1,4 +1,4 @@
-"""Write files and build an index at once, many times: each index must cover all files.
+"""Write files and build an index immediately, many times: each index must cover all files.
 
     python tests/python/support/programs/fresh_files.py --times 200
 
@@ -32,7 +32,7 @@ def write(folder: Path) -> None:
 
 
 def problems(folder: Path, kind: str) -> list[str]:
-    """Build an index of new files, and return what it does not cover."""
+    """Build an index of new files, and return the files that it does not cover."""
     write(folder)
     table = ps.open_table(folder)
     report = table.build_index("k", kind=kind, progress=False)
