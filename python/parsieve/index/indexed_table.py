@@ -162,7 +162,7 @@ class IndexedTable:
         compact: bool | None = None,
         expose: ColumnName | Sequence[ColumnName] = (),
     ) -> UpdateReport:
-        """Bring the index up to date with the table. Reads only new and changed files.
+        """Bring the index, and its map of pages, up to date with the table. Reads only new and changed files.
 
         Returns a report of the files that were read and of those not covered; `print` it for a summary. If files were
         written just before the call, it waits until they can be indexed, for at most one tick of the filesystem's
@@ -220,7 +220,8 @@ class IndexedTable:
 
         This reads the files of the table that have keys in the changed parts of the index, unless the index stores its
         keys. Files that changed since the last update are not covered afterwards, and neither are files that encrypt an
-        indexed column, unless `expose` names it.
+        indexed column, unless `expose` names it. A map of pages is compacted too, without reading the table; it then
+        has the bytes of a new one.
 
         Args:
             columns: A name, a tuple of names for a field of a struct, or a list of these. None compacts all columns.
