@@ -31,6 +31,11 @@ def add_commands(commands: Commands) -> None:
         metavar="KIND",
         help="sieve (keys and intervals), bloom (keys), both, or auto, as advise recommends (default: auto)",
     )
+    build.add_argument(
+        "--pages",
+        action=argparse.BooleanOptionalAction,
+        help="store a map of the pages of all files, or drop it (default: keep it; new in object stores)",
+    )
     update = command("update", _update, "Bring an index up to date", "Reads only new and changed files.")
     compact = command("compact", _compact, "Merge an index and its updates", "May read files of the table again.")
     compact.add_argument(
@@ -86,7 +91,7 @@ def _add_layout(parser: Parser) -> None:
 
 def _build(options: argparse.Namespace) -> int:
     effort = _effort(options) | _layout(options)
-    _change(options, lambda table: table.build_index(options.columns, options.kind, **effort))
+    _change(options, lambda table: table.build_index(options.columns, options.kind, pages=options.pages, **effort))
     return 0
 
 

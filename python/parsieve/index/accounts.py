@@ -12,11 +12,12 @@ import pyarrow as pa
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.index.build.settle import log_left_out, path_of_slice, settle, unsettled
+from parsieve.index.findings import name_of
 from parsieve.index.log import bindings
 from parsieve.index.log.commit import BloomState, ColumnState
 from parsieve.index.log.renewals import Renewed
 from parsieve.index.reports import BuildReport, UpdateReport
-from parsieve.index.sizes import lookup_bytes, stored_bytes
+from parsieve.index.sizes import lookup_bytes, pages_bytes, stored_bytes
 from parsieve.index.view import View
 from parsieve.lake.base import ColumnPath, Lake, LeftOut, Location, Slice, Snapshot
 from parsieve.lake.slices import Slices, locations_and_tokens
@@ -30,6 +31,7 @@ class Account:
         self.rows: dict[Location, int] = {}
         self.snapshot: Snapshot | None = None
         self._left_out: dict[str, LeftOut] = {}
+        self._unmapped: dict[Location, Exception] = {}
         self._logged = 0
         self._begun = time.monotonic()
         self._lock = threading.Lock()
@@ -65,6 +67,21 @@ class Account:
         with self._lock:
             self._left_out[path] = LeftOut(path, " ".join(str(error).split()))
 
+    def leave_unmapped(self, slices: Mapping[Location, Exception]) -> None:
+        """Record slices that the map of pages leaves out."""
+        self._unmapped |= slices
+
+    @property
+    def _notes(self) -> tuple[str, ...]:
+        """Return a note about the slices without a map of their pages."""
+        if not self._unmapped:
+            return ()
+        location, error = min(self._unmapped.items(), key=lambda entry: entry[0])
+        count = len(self._unmapped)
+        which = "1 file has" if count == 1 else f"{count:,} files have"
+        reason = " ".join(str(error).split())
+        return (f"{which} no map of pages, so readers use the footers: {name_of(location)}: {reason}",)
+
     def warn(self, where: object) -> None:
         """Log the files that were left out, once."""
         if len(self._left_out) > self._logged:
@@ -74,12 +91,13 @@ class Account:
     def built(self, view: View | None, columns: Mapping[ColumnPath, str], notes: Sequence[str]) -> BuildReport:
         """Return the report of a build. `columns` has the kind of index of each column."""
         paths = [path for path, kind in columns.items() if kind != "none"]
-        sizes = (0, 0)
+        sizes, num_bytes = (0, 0), 0
         if view is not None and paths:
-            sizes = stored_bytes(view.commit, paths), lookup_bytes(view, paths)
+            sizes, num_bytes = (stored_bytes(view.commit, paths), lookup_bytes(view, paths)), pages_bytes(view.commit)
         names = {".".join(path): kind for path, kind in columns.items()}
         rows = sum(self.rows.values())
-        return BuildReport(names, len(self.rows), rows, *sizes, self.seconds, self.left_out, tuple(notes))
+        notes = (*notes, *self._notes)
+        return BuildReport(names, len(self.rows), rows, *sizes, self.seconds, self.left_out, notes, num_bytes)
 
     def left_out_of_compaction(self, before: View | None, view: View, snapshot: Snapshot) -> tuple[LeftOut, ...]:
         """Return the files of a snapshot that an index covered, but no longer covers after a compaction."""
@@ -117,6 +135,8 @@ class Account:
             bytes_lookup=0 if view is None else lookup_bytes(view),
             seconds=self.seconds,
             left_out=self.left_out,
+            notes=self._notes,
+            pages_bytes=0 if view is None else pages_bytes(view.commit),
         )
 
 

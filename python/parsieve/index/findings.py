@@ -23,7 +23,7 @@ class IndexProblem:
     Damage costs speed only: parsieve reads the files instead. A wrong answer can hide rows.
 
     Attributes:
-        column: The path of the indexed column.
+        column: The path of the indexed column; empty for the map of pages, which belongs to no column.
         part: The index file, or the data file whose rows the index does not find.
         problem: A description of the problem.
         loses_rows: Whether a plan could skip a file that holds a match.

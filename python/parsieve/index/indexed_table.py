@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve._core import UnsupportedError
 from parsieve.filters.options import checked_fpp
 from parsieve.index.accounts import Account, bound_tokens
 from parsieve.index.advice import Advice, advise_column
@@ -30,13 +29,14 @@ from parsieve.index.reports import (
     ExpireReport,
     UpdateReport,
 )
-from parsieve.index.sizes import lookup_bytes, stored_bytes
+from parsieve.index.sizes import lookup_bytes, pages_bytes, stored_bytes
 from parsieve.index.table_index import TableIndex
 from parsieve.lake.base import ColumnPath, Lake
 from parsieve.predicate.column_names import ColumnNames
 
 if TYPE_CHECKING:
     from parsieve._typing import ColumnName
+    from parsieve.index.view import View
 
 # "auto" estimates whether an index pays off if a table has at least this many files.
 FEW_FILES = 8
@@ -94,7 +94,10 @@ class IndexedTable:
                 of the keys for this, except where they do not pay. None stores none. The filters of a "bloom" index
                 have a rate of their own.
             keep_keys: Whether a Sieve index stores all keys, so that `compact_index` need not read the table again.
-            pages: Not supported yet. True raises `UnsupportedError`.
+            pages: Whether the index also has a map of the pages of all files, so that readers need no footers.
+                Updates keep it up to date. None keeps an existing map; if there is none, it builds one with a
+                Sieve index if the table is in an object store. True builds it, and False drops it. The map contains no
+                values of the table. Encrypted files and Hudi slices with log files have none.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -108,8 +111,6 @@ class IndexedTable:
             raise ValueError(f'the kinds of index are "sieve", "bloom", "both" and "auto", not {kind!r}')
         check_unit(unit)
         rate = None if fpp is None else checked_fpp(fpp)
-        if pages:
-            raise UnsupportedError("pages=True is not supported yet; leave it out")
         account = Account()
         self.opened.index.refresh()
         snapshot = self.opened.lake.snapshot()
@@ -148,6 +149,8 @@ class IndexedTable:
             )
         if blooms:
             self.opened.index.build_bloom(lake, snapshot, blooms, memory=memory, threads=threads, account=account)
+        if sieves or blooms:
+            self.opened.index.map_pages(lake, snapshot, pages, progress=progress, account=account)
         return account.built(self.opened.index.newest() if sieves or blooms else None, chosen, notes)
 
     def update_index(
@@ -159,7 +162,7 @@ class IndexedTable:
         compact: bool | None = None,
         expose: ColumnName | Sequence[ColumnName] = (),
     ) -> UpdateReport:
-        """Bring the index up to date with the table. Reads only new and changed files.
+        """Bring the index, and its map of pages, up to date with the table. Reads only new and changed files.
 
         Returns a report of the files that were read and of those not covered; `print` it for a summary. If files were
         written just before the call, it waits until they can be indexed, for at most one tick of the filesystem's
@@ -217,7 +220,8 @@ class IndexedTable:
 
         This reads the files of the table that have keys in the changed parts of the index, unless the index stores its
         keys. Files that changed since the last update are not covered afterwards, and neither are files that encrypt an
-        indexed column, unless `expose` names it.
+        indexed column, unless `expose` names it. A map of pages is compacted too, without reading the table; it then
+        has the bytes of a new one.
 
         Args:
             columns: A name, a tuple of names for a field of a struct, or a list of these. None compacts all columns.
@@ -263,6 +267,8 @@ class IndexedTable:
             bytes_stored=stored_bytes(view.commit),
             bytes_lookup=lookup_bytes(view),
             seconds=time.monotonic() - started,
+            pages_bytes=pages_bytes(view.commit),
+            notes=_of_map(before, view),
             files_read=len(account.rows),
             rows=sum(account.rows.values()),
             left_out=account.left_out_of_compaction(before, view, snapshot),
@@ -323,6 +329,7 @@ class IndexedTable:
                 account=account,
                 operation="convert",
             )
+            view = self.opened.index.map_pages(lake, snapshot, None, progress=progress, account=account)
             earlier = [path for path, column in current.items() if column is not None]
             sizes = (
                 stored_bytes(before.commit, earlier),
@@ -445,6 +452,12 @@ class IndexedTable:
 
 def _why_none(advice: Advice) -> str:
     return f'{advice.column}: no index, {advice.why}; kind="sieve" builds one anyway'
+
+
+def _of_map(before: View | None, view: View) -> tuple[str, ...]:
+    """Return a note if a compaction has changed the map of pages."""
+    is_same = before is None or before.commit.pages == view.commit.pages
+    return () if is_same else ("the map of pages is as after a new build",)
 
 
 def column_paths(columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) -> list[ColumnPath]:

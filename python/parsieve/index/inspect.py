@@ -11,10 +11,11 @@ from parsieve import _core
 from parsieve._core import ParsieveError
 from parsieve.index.bloom import verify as bloom
 from parsieve.index.findings import IndexProblem, Lie
+from parsieve.index.pages import verify as pages
 from parsieve.index.sieve import verify as sieve
 from parsieve.index.sieve.compact import ReadAhead
 from parsieve.index.sieve.reader import Timeline
-from parsieve.index.sizes import stored_bytes
+from parsieve.index.sizes import pages_bytes, stored_bytes
 from parsieve.index.view import View
 from parsieve.lake.base import ColumnPath, Lake, Snapshot
 
@@ -62,6 +63,8 @@ class IndexStats:
     format: int = 1
     unit: str = "file"
     units: int = 0
+    # Bytes of the map of pages, which belongs to the whole index and is not part of `stored_bytes`.
+    pages_bytes: int = 0
 
 
 # The name in version 0.1.0.
@@ -108,6 +111,7 @@ def stats(view: View, column: str | Sequence[str]) -> IndexStats:
         format=state.format,
         unit="file" if state.layout is None else state.layout.unit,
         units=report["locations"],
+        pages_bytes=pages_bytes(view.commit),
     )
 
 
@@ -161,4 +165,6 @@ def verify(view: View, lake: Lake | None, snapshot: Snapshot | None) -> list[Ind
         problems += sieve.verify(view.store, state, lake, snapshot)
     for bloom_state in view.commit.blooms.values():
         problems += bloom.verify(view.store, bloom_state, lake, snapshot)
+    if view.commit.pages is not None:
+        problems += pages.verify(view.store, view.commit.pages, lake, snapshot)
     return problems

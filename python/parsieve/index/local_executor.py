@@ -16,6 +16,7 @@ from parsieve.index.bloom.fill import fill, put_filters
 from parsieve.index.bloom.shelf import SHELF_BYTES
 from parsieve.index.bloom.waiting import Budget, WaitingFilters
 from parsieve.index.build.units import read_row_groups
+from parsieve.index.pages.build import build_maps
 from parsieve.index.scan.runs import UNSORTED_SHARE, WAITING_SHARE, check_memory, gather, merge
 from parsieve.index.scan.spill import Room
 from parsieve.index.scan.units import UnitNumbers
@@ -27,7 +28,9 @@ from parsieve.io.parallel import ProgressBar, map_in_threads, run_in_threads, th
 
 if TYPE_CHECKING:
     from parsieve.index.build.executor import Shelves
-    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Layout, Shelf
+    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Layout
+    from parsieve.index.log.parts import Shelf
+    from parsieve.index.pages.build import MapReport
     from parsieve.index.scan.runs import Gathered
     from parsieve.index.scan.units import UnitLayout
     from parsieve.index.sieve.delta import Delta
@@ -179,6 +182,12 @@ class LocalExecutor:
             run_in_threads(read, range(len(slices)), self._threads, "parsieve-index")
             shelves = {path: put_filters(self.store, column, self._shelf_bytes) for path, column in waiting.items()}
         return shelves, failed
+
+    def map_pages(self, lake: Lake, slices: Sequence[Slice]) -> MapReport:
+        """Read the footers of the slices, and store the map of their pages."""
+        spill = None if self.spill is None else str(self.spill)
+        with ProgressBar(len(slices), label=f"{self.label} pages", show=self.progress) as bar:
+            return build_maps(self.store, lake, slices, spill=spill, advance=bar.step)
 
     def merge_shelves(self, shelves: Sequence[Shelf], tokens: Mapping[Location, str]) -> Shelves:
         """Store the live filters of these locations on fewer shelves."""

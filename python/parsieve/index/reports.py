@@ -45,6 +45,8 @@ class BuildReport:
     # Files that the index does not cover. Every plan reads them.
     left_out: tuple[LeftOut, ...] = ()
     notes: tuple[str, ...] = ()
+    # The size of the map of pages of the whole index, which `bytes_stored` does not include.
+    pages_bytes: int = 0
 
     def __str__(self) -> str:
         built: dict[str, list[str]] = {}
@@ -61,7 +63,7 @@ class BuildReport:
         return "\n".join([*lines, *self.notes, *_listed(self.left_out)])
 
     def _sizes(self) -> str:
-        return _sizes(self.bytes_stored, self.bytes_lookup)
+        return _sizes(self.bytes_stored, self.bytes_lookup, self.pages_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class UpdateReport:
     seconds: float
     left_out: tuple[LeftOut, ...] = ()
     notes: tuple[str, ...] = ()
+    # The size of the map of pages of the whole index, which `bytes_stored` does not include.
+    pages_bytes: int = 0
 
     def __str__(self) -> str:
         others = [
@@ -101,7 +105,11 @@ class UpdateReport:
             if count
         ]
         read = f"read {_files(self.files_read)}{_rows(self.rows)}" if self.files_read else "read nothing"
-        parts = [f"{read} in {self.seconds:.1f} s", ", ".join(others), _sizes(self.bytes_stored, self.bytes_lookup)]
+        parts = [
+            f"{read} in {self.seconds:.1f} s",
+            ", ".join(others),
+            _sizes(self.bytes_stored, self.bytes_lookup, self.pages_bytes),
+        ]
         return "\n".join(["; ".join(filter(None, parts)), *self.notes, *_listed(self.left_out)])
 
 
@@ -127,12 +135,14 @@ class CompactReport:
     rows: int = 0
     # Files that could not be read again. The index does not cover them any more, so every plan reads them.
     left_out: tuple[LeftOut, ...] = ()
+    # The size of the map of pages of the whole index, which `bytes_stored` does not include.
+    pages_bytes: int = 0
 
     def __str__(self) -> str:
         merged = f"{self.updates_merged:,} {'update' if self.updates_merged == 1 else 'updates'} merged"
         did = f"{', '.join(self.columns)}: {merged} in {self.seconds:.1f} s" if self.columns else "nothing to compact"
         again = f"read {_files(self.files_read)}{_rows(self.rows)} again" if self.files_read else ""
-        summary = "; ".join(filter(None, (did, again, _sizes(self.bytes_stored, self.bytes_lookup))))
+        summary = "; ".join(filter(None, (did, again, _sizes(self.bytes_stored, self.bytes_lookup, self.pages_bytes))))
         return "\n".join([summary, *self.notes, *_listed(self.left_out)])
 
 
@@ -246,8 +256,9 @@ def size_of(num_bytes: int) -> str:
     return f"{num_bytes / 1000:.0f} kB" if num_bytes >= 1000 else f"{num_bytes} bytes"
 
 
-def _sizes(stored: int, lookup: int) -> str:
-    return f"{size_of(stored)} on disk, {size_of(lookup)} read by lookups"
+def _sizes(stored: int, lookup: int, pages: int = 0) -> str:
+    sizes = f"{size_of(stored)} on disk, {size_of(lookup)} read by lookups"
+    return f"{sizes}, {size_of(pages)} in the map of pages" if pages else sizes
 
 
 def _files(count: int) -> str:

@@ -14,11 +14,16 @@ from parsieve.lake.base import ColumnPath
 def stored_bytes(commit: Commit, paths: Collection[ColumnPath] | None = None) -> int:
     """Return the bytes of all files of some columns; a file that columns share counts once.
 
-    Without `paths`, these are all files of the version, including its own.
+    Without `paths`, these are all files of the version, including its own, except the map of pages.
     """
     states: list[ColumnState | BloomState] = [*commit.columns.values(), *commit.blooms.values()]
     parts = {part.name: part.size for state in states if paths is None or state.path in paths for part in state.parts()}
     return sum(parts.values()) + (len(commit.to_bytes()) if paths is None else 0)
+
+
+def pages_bytes(commit: Commit) -> int:
+    """Return the bytes of all files of the map of pages."""
+    return 0 if commit.pages is None else sum(part.size for part in commit.pages.parts())
 
 
 def lookup_bytes(view: View, paths: Collection[ColumnPath] | None = None) -> int:

@@ -15,6 +15,7 @@ from parsieve.index.bloom.update import update as update_bloom
 from parsieve.index.local_executor import LocalExecutor
 from parsieve.index.log import retention
 from parsieve.index.log.versions import Versions, stores_of
+from parsieve.index.pages import maintain
 from parsieve.index.sieve.build import build as build_sieve
 from parsieve.index.sieve.compact import compact as compact_sieve
 from parsieve.index.sieve.update import compact_overgrown
@@ -176,6 +177,31 @@ class TableIndex:
         account.warn(self.store)
         return view
 
+    def map_pages(
+        self,
+        lake: Lake,
+        snapshot: Snapshot,
+        pages: bool | None = True,
+        *,
+        progress: bool | None = None,
+        spill: Path | str | None = None,
+        account: Account | None = None,
+    ) -> View:
+        """Build the map of pages of the index, so that readers need no footers, or drop it (False).
+
+        None brings the existing map to the snapshot. If there is none, it builds one if the files of the table are in
+        an object store and the index has format 2.
+        """
+        account = account or Account()
+        snapshot = account.settle(lake, snapshot)
+        with self._versions.drafting() as log:
+            executor = LocalExecutor(log.store, progress=progress, spill=spill)
+            mapped = maintain.ensure(log, lake, snapshot, executor, pages)
+            account.leave_unmapped(mapped.left_out)
+        if mapped.version is None:
+            raise self._versions.not_found()
+        return self._view_of_newest(mapped.version)
+
     def update(
         self,
         lake: Lake,
@@ -190,7 +216,7 @@ class TableIndex:
         renewed: Renewed | None = None,
         account: Account | None = None,
     ) -> View:
-        """Bring every column to a snapshot. Only new and changed slices are read.
+        """Bring every column, and the map of pages, to a snapshot. Only new and changed slices are read.
 
         A slice with a `Difference` from the indexed token is not read, nor is one that `renewed` has with the indexed
         token, because it still has the same rows.
@@ -208,7 +234,10 @@ class TableIndex:
             if compaction:
                 # The files that a compaction reads are no changes of the table.
                 version = compact_overgrown(log, lake, snapshot, executor, version)
-            view = self._view_of_newest(update_bloom(log, watched, snapshot, executor, renewed=renewed) or version)
+            version = update_bloom(log, watched, snapshot, executor, renewed=renewed) or version
+            mapped = maintain.update(log, lake, snapshot, executor)
+            account.leave_unmapped(mapped.left_out)
+            view = self._view_of_newest(mapped.version or version)
         account.warn(self.store)
         return view
 
@@ -229,7 +258,7 @@ class TableIndex:
 
         A column in format 2 without stored keys needs the table: slices of the snapshot that still have the indexed
         tokens are read again. With `purge`, all of them are. A slice that the table no longer has in this version is
-        not covered afterwards.
+        not covered afterwards. The map of pages gets the files that a new build would write, without reading the table.
         """
         account = account or Account()
         watched = None if lake is None else account.watch(lake)
@@ -239,7 +268,7 @@ class TableIndex:
             )
             rewrite = options is not None
             version = compact_sieve(log, executor, columns, watched, snapshot, rewrite=rewrite, purge=purge)
-            view = self._view_of_newest(version)
+            view = self._view_of_newest(maintain.compact(log, purge=purge) or version)
         account.warn(self.store)
         return view
 

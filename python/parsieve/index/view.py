@@ -14,6 +14,7 @@ from parsieve.errors import not_indexed
 from parsieve.index.bloom.reader import BloomReader
 from parsieve.index.log.columns import path_of
 from parsieve.index.log.commit import BloomState, ColumnState, Commit, TableState
+from parsieve.index.pages.reader import MapReader
 from parsieve.index.sieve.query import Query
 from parsieve.index.sieve.reader import ColumnReader
 from parsieve.io.store.base import Store
@@ -29,6 +30,8 @@ class View:
         self._newer = newer
         self._readers = {path: ColumnReader(store, state) for path, state in commit.columns.items()}
         self._blooms = {path: BloomReader(store, state) for path, state in commit.blooms.items()}
+        # Where the chunks and pages of the table's files are. None if the version has no map of pages.
+        self.pages = None if commit.pages is None else MapReader(store, commit.pages)
 
     def __repr__(self) -> str:
         """Show the version and its columns."""
@@ -55,8 +58,12 @@ class View:
 
     @property
     def doubts(self) -> dict[str, str]:
-        """Return why parts could not be read so far, by name. The locations that they cover are kept."""
-        readers: list[ColumnReader | BloomReader] = [*self._readers.values(), *self._blooms.values()]
+        """Return why parts could not be read so far, by name.
+
+        The locations that they cover are kept, and the footers of files are read whose pages they map.
+        """
+        readers: list[ColumnReader | BloomReader | MapReader] = [*self._readers.values(), *self._blooms.values()]
+        readers += [] if self.pages is None else [self.pages]
         return {name: reason for reader in readers for name, reason in reader.doubts.items()}
 
     def find(self, column: str | Sequence[str], field_id: int | None = None) -> ColumnPath | None:

@@ -73,6 +73,10 @@ class Fields:
             raise FormatError(f"{self._name}: {field!r} is a {type(value).__name__}, not a {kind.__name__}")
         return value
 
+    def has(self, field: str) -> bool:
+        """Return whether a field exists and is not null."""
+        return self._content.get(field) is not None
+
     def maybe(self, field: str, kind: type[T]) -> T | None:
         """Return a field of this type, or None if it is null."""
         return None if self._content.get(field) is None else self.get(field, kind)

@@ -77,6 +77,15 @@ def test_a_build_without_an_index_explains_why_and_how_to_force_it(folder: Path,
     assert ps.open_table(folder).index_kinds() == {"sorted": "sieve"}
 
 
+def test_a_build_stores_or_drops_the_map_of_pages(folder: Path, capsys: Any) -> None:
+    printed = run(capsys, "build", folder, "id", "--kind", "sieve", "--pages")
+    assert printed.rstrip().endswith(" bytes in the map of pages")
+    assert json.loads(run(capsys, "stats", folder, "--json"))["id"]["pages_bytes"] > 0
+    assert "map of pages" in run(capsys, "build", folder, "id", "--kind", "sieve"), "it is kept"
+    assert "map of pages" not in run(capsys, "build", folder, "id", "--kind", "sieve", "--no-pages")
+    assert json.loads(run(capsys, "stats", folder, "--json"))["id"]["pages_bytes"] == 0
+
+
 def test_stats_print_a_table_with_sizes_on_disk(folder: Path, capsys: Any) -> None:
     run(capsys, "build", folder, "id", "--kind", "both")
     run(capsys, "build", folder, "sorted", "--kind", "bloom")

@@ -12,7 +12,7 @@ from parsieve._core import FormatError, UnsupportedError
 from parsieve.index import LocalStore
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import BINDINGS, Bindings
-from parsieve.index.log.commit import Part
+from parsieve.index.log.parts import MAX_IDS, Part
 from parsieve.io import document
 from parsieve.lake.base import Location
 
@@ -94,7 +94,7 @@ def test_malformed_bindings_are_refused(tmp_path: Path) -> None:
 
 
 def test_ids_that_are_used_up_are_reported(tmp_path: Path) -> None:
-    full = Bindings({place(1): "t"}, {place(1): 0}, bindings.MAX_IDS)
+    full = Bindings({place(1): "t"}, {place(1): 0}, MAX_IDS)
     after = full.after({place(1): "t", place(2): "t"}, [place(2)])
     with pytest.raises(OverflowError, match="build it again"):
         bindings.write(LocalStore(tmp_path), (), bindings.NOTHING, after)

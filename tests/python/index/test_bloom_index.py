@@ -17,7 +17,7 @@ from support.aging import wait_until_old
 
 import parsieve as ps
 from parsieve.index import TableIndex
-from parsieve.index.log.commit import Shelf
+from parsieve.index.log.parts import Shelf
 from parsieve.lake import open_lake
 from parsieve.lake.base import Lake
 

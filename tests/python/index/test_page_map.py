@@ -6,7 +6,7 @@ import dataclasses
 import io
 import itertools
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,16 @@ from support.hudi_tables import HudiTable
 
 from parsieve._core import FileMap, FormatError, UnsupportedError
 from parsieve.errors import ConflictError
-from parsieve.index.log.commit import Part
+from parsieve.index.log.bindings import Bindings
+from parsieve.index.log.commit import MapState, TableState
+from parsieve.index.log.parts import ROW_TYPES, MapPart, Part
 from parsieve.index.pages import build
 from parsieve.index.pages.build import build_maps, put_maps, read_map, wants_map
 from parsieve.index.pages.compact import MAX_PARTS, merge_maps
-from parsieve.index.pages.parts import ROW_TYPES, MapPart
 from parsieve.index.pages.reader import MapReader
 from parsieve.io.store.base import Store
 from parsieve.io.store.local import LocalStore
-from parsieve.lake.base import Lake, Slice
+from parsieve.lake.base import Lake, Location, Slice
 from parsieve.lake.open import open_lake
 
 # Small pages without dictionaries, so that a few files need several blocks.
@@ -66,7 +67,13 @@ def slices_of(lake: Lake) -> list[Slice]:
 def reader_of(store: Store, parts: Sequence[MapPart], slices: Sequence[Slice], first_id: int = 0) -> MapReader:
     tokens = {file_slice.location: file_slice.token for file_slice in slices}
     ids = {file_slice.location: first_id + number for number, file_slice in enumerate(slices)}
-    return MapReader(store, parts, tokens, ids)
+    return open_map(store, parts, tokens, ids)
+
+
+def open_map(
+    store: Store, parts: Sequence[MapPart], tokens: Mapping[Location, str], ids: Mapping[Location, int]
+) -> MapReader:
+    return MapReader(store, MapState(TableState(None, 0), (), tuple(parts)), Bindings(tokens, ids))
 
 
 def stored_bytes(store: Store, parts: Sequence[MapPart]) -> list[bytes]:
@@ -244,7 +251,7 @@ def test_merged_parts_have_the_same_maps_without_dead_slices(tmp_path: Path) -> 
     (merged,) = merge_maps(store, parts, live)
     tokens = {piece.location: piece.token for piece in slices}
     ids = {piece.location: 2 * number for number, piece in enumerate(slices)}
-    found = MapReader(store, [merged], tokens, ids).read(slices)
+    found = open_map(store, [merged], tokens, ids).read(slices)
     assert [number for number, mapped in enumerate(found) if mapped is None] == [2, 3]
     for mapped, file_slice in zip(found, slices, strict=True):
         assert mapped is None or mapped.pages == read_map(lake, file_slice)
@@ -338,7 +345,7 @@ def test_slices_without_a_token_have_no_map(tmp_path: Path) -> None:
     slices = slices_of(lake)
     parts = build_maps(store, lake, slices).parts
     young = dataclasses.replace(slices[0], token="")
-    assert MapReader(store, parts, {young.location: ""}, {young.location: 0}).read([young]) == [None]
+    assert open_map(store, parts, {young.location: ""}, {young.location: 0}).read([young]) == [None]
 
 
 def test_progress_counts_every_slice(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from parsieve import _core
 from parsieve.index.bloom.shelf import SHELF_BYTES, Filled
-from parsieve.index.log.commit import Shelf
+from parsieve.index.log.parts import Shelf
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Location
 

@@ -10,7 +10,7 @@ from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.index.bloom.shelf import Filled, Filling, Placed, shelve
 from parsieve.index.bloom.waiting import Budget
-from parsieve.index.log.commit import Part, Shelf
+from parsieve.index.log.parts import Part, Shelf
 from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import ColumnPath, Lake, Slice
 

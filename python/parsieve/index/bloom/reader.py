@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from parsieve._core import ParsieveError
 from parsieve.index.bloom.shelf import ShelfReader
 from parsieve.index.log import bindings
-from parsieve.index.log.commit import BloomState, BrokenPartError, Part, Shelf
+from parsieve.index.log.commit import BloomState
+from parsieve.index.log.parts import BrokenPartError, Part, Shelf
 from parsieve.io.parallel import map_in_threads
 from parsieve.io.ranges import RangeReader
 from parsieve.io.sources import REQUESTS_AT_ONCE, Source

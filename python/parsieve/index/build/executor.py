@@ -16,7 +16,9 @@ from parsieve.index.scan.units import UnitLayout
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 
 if TYPE_CHECKING:
-    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Layout, Shelf
+    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Layout
+    from parsieve.index.log.parts import Shelf
+    from parsieve.index.pages.build import MapReport
     from parsieve.index.sieve.delta import Delta
     from parsieve.index.sieve.reader import ColumnReader
     from parsieve.index.sieve.reread import Masks
@@ -100,6 +102,9 @@ class Executor(Protocol[RowsT]):
 
         `rates` are the false positive rates. Also return why slices could not be read.
         """
+
+    def map_pages(self, lake: Lake, slices: Sequence[Slice]) -> MapReport:
+        """Read the footers of the slices, and store the map of their pages. The slices have the ids from 0 on."""
 
     def merge_shelves(self, shelves: Sequence[Shelf], tokens: Mapping[Location, str]) -> Shelves:
         """Store the live filters of these locations on fewer shelves."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from parsieve._core import FormatError
-from parsieve.index.log.commit import FORMAT, Part
+from parsieve.index.log.commit import FORMAT
+from parsieve.index.log.parts import MAX_IDS, Part
 from parsieve.io import document
 from parsieve.io.parallel import map_in_threads
 from parsieve.io.sources import REQUESTS_AT_ONCE
@@ -22,8 +23,6 @@ from parsieve.lake.base import Location
 BINDINGS = "bindings"
 # Reading a longer chain costs more than writing a new list.
 MAX_CHAIN = 8
-# Ids are numbers of 32 bits, and the last one has a meaning of its own.
-MAX_IDS = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)

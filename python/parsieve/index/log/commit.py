@@ -1,7 +1,7 @@
 """The versions of an index. Each is a small file, written only if its name is free; its files are never overwritten.
 
 ```text
-commits/v00000000000000000007    writer, parent, the table's snapshot, and for each column: bindings, base, deltas
+commits/v00000000000000000007    writer, parent, the table's snapshot; the files of each column, and of the map of pages
 ```
 """
 
@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import hashlib
 import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from parsieve._core import FormatError, UnsupportedError
+from parsieve.index.log.parts import ROW_TYPES, MapPart, Part, Shelf
 from parsieve.index.scan.units import UNITS, Unit
 from parsieve.io import document
 from parsieve.io.store.base import Store, Stored
 from parsieve.lake.base import ColumnPath, Snapshot
 
 COMMITS = "commits"
-# A version with a column in format 2 is a document of version 2, which parsieve 0.1 refuses to read and to change.
+# A version with a column in format 2 or with a map of pages is a document of version 2, which parsieve 0.1 refuses to
+# read and to change.
 FORMAT = 2
 # How many earlier versions a commit lists with their table snapshots. The oldest of these lists older ones.
 HISTORY = 100
@@ -43,42 +44,6 @@ class TableState:
     def of(cls, snapshot: Snapshot) -> TableState:
         """Return the state of a snapshot."""
         return cls(snapshot.id, snapshot.instant)
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A file that a version references."""
-
-    name: str
-    size: int
-    # SHA-256 of a file that is read completely. Segment files are read by ranges, and each range has its own checksum.
-    digest: str = ""
-
-    @classmethod
-    def put(cls, store: Store, name: str, data: bytes) -> Part:
-        """Store a file that is read completely, and record its digest."""
-        store.put(name, data)
-        return cls(name, len(data), hashlib.sha256(data).hexdigest())
-
-    def get(self, store: Store) -> bytes:
-        """Read the file, and check its digest."""
-        try:
-            data = store.get(self.name)
-        except FileNotFoundError as error:
-            raise BrokenPartError(store, self.name, "it is gone", gone=True) from error
-        if hashlib.sha256(data).hexdigest() != self.digest:
-            raise BrokenPartError(store, self.name, "its bytes are not those that were written")
-        return data
-
-
-class BrokenPartError(FormatError):
-    """Raised if a file that a version references is missing or damaged."""
-
-    def __init__(self, store: Store, name: str, why: str, gone: bool = False) -> None:
-        super().__init__(f"{store}/{name}: {why}")
-        self.name = name
-        self.why = why
-        self.gone = gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +111,6 @@ class ColumnState:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
-    """Bloom filters of some locations. The directory is read completely, the rows by ranges."""
-
-    directory: Part
-    rows: Part
-
-
-@dataclass(frozen=True, slots=True)
 class BloomState:
     """The Bloom index of one column in a version."""
 
@@ -172,6 +129,21 @@ class BloomState:
 
 
 @dataclass(frozen=True, slots=True)
+class MapState:
+    """The map of pages in a version."""
+
+    # The table snapshot of the last build or update.
+    table: TableState
+    # The token and the id of each location, in format 2. An id that no location has is of a file that is gone.
+    bindings: tuple[Part, ...]
+    files: tuple[MapPart, ...]
+
+    def parts(self) -> list[Part]:
+        """Return every file that the map references."""
+        return [*self.bindings, *(part for files in self.files for part in files.parts())]
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """One version of an index."""
 
@@ -187,6 +159,8 @@ class Commit:
     blooms: Mapping[ColumnPath, BloomState]
     # Earlier versions with their table states, newest first.
     history: tuple[tuple[int, TableState], ...] = field(default=(), repr=False)
+    # The map of pages, which belongs to the table and not to a column. None if the version has none.
+    pages: MapState | None = None
 
     def to_bytes(self) -> bytes:
         """Encode the version as a file."""
@@ -202,8 +176,9 @@ class Commit:
                 "columns": [_column(state) for _, state in sorted(self.columns.items())],
                 "blooms": [_bloom(state) for _, state in sorted(self.blooms.items())],
                 "history": [{"version": version, **_state(state)} for version, state in self.history],
+                **({} if self.pages is None else {"pages": _pages(self.pages)}),
             },
-            version=max((state.format for state in self.columns.values()), default=1),
+            version=self.format,
         )
 
     @classmethod
@@ -224,7 +199,13 @@ class Commit:
             columns={state.path: state for state in columns},
             blooms={state.path: state for state in blooms},
             history=tuple((entry.get("version", int), _state_of(entry)) for entry in fields.objects("history")),
+            pages=_pages_of(fields) if fields.version > 1 else None,
         )
+
+    @property
+    def format(self) -> int:
+        """Return the format version of the document."""
+        return FORMAT if self.pages is not None else max((state.format for state in self.columns.values()), default=1)
 
     @property
     def is_empty(self) -> bool:
@@ -234,7 +215,8 @@ class Commit:
     def parts(self) -> list[Part]:
         """Return every file that this version references."""
         states: list[ColumnState | BloomState] = [*self.columns.values(), *self.blooms.values()]
-        return [part for state in states for part in state.parts()]
+        parts = [part for state in states for part in state.parts()]
+        return parts if self.pages is None else [*parts, *self.pages.parts()]
 
 
 def after(
@@ -243,10 +225,17 @@ def after(
     table: TableState,
     columns: Mapping[ColumnPath, ColumnState],
     blooms: Mapping[ColumnPath, BloomState] | None = None,
+    pages: MapState | Literal[False] | None = None,
 ) -> Commit:
-    """Return the version after `parent`. If `blooms` is None, the version keeps the Bloom indexes of the parent."""
+    """Return the version after `parent`.
+
+    If `blooms` or `pages` is None, the version keeps the Bloom indexes or the map of pages of the parent. If `pages` is
+    False, it has no map; nor has a version without columns.
+    """
     if blooms is None:
         blooms = {} if parent is None else parent.blooms
+    if pages is None and parent is not None:
+        pages = parent.pages
     history = () if parent is None else ((parent.version, parent.table), *parent.history)[:HISTORY]
     return Commit(
         version=1 if parent is None else parent.version + 1,
@@ -258,6 +247,7 @@ def after(
         columns=dict(columns),
         blooms=dict(blooms),
         history=history,
+        pages=(pages or None) if columns or blooms else None,
     )
 
 
@@ -275,6 +265,25 @@ def _part(part: Part) -> list[Any]:
 
 def _parts_of(fields: document.Fields, field: str) -> tuple[Part, ...]:
     return tuple(Part(name, size, digest) for name, size, digest in fields.rows(field, str, int, str))
+
+
+def _pages(pages: MapState) -> dict[str, Any]:
+    return {
+        "table": _state(pages.table),
+        "bindings": [_part(part) for part in pages.bindings],
+        "files": [part.to_row() for part in pages.files],
+    }
+
+
+def _pages_of(fields: document.Fields) -> MapState | None:
+    if not fields.has("pages"):
+        return None
+    pages = fields.inner("pages")
+    return MapState(
+        table=_state_of(pages.inner("table")),
+        bindings=_parts_of(pages, "bindings"),
+        files=tuple(MapPart.from_row(row) for row in pages.rows("files", *ROW_TYPES)),
+    )
 
 
 def _common_fields(column: ColumnState | BloomState) -> dict[str, Any]:

@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from parsieve._core import FormatError
 from parsieve.filters.renewal_notes import RENEWALS
 from parsieve.index.log import bindings
-from parsieve.index.log.commit import COMMITS, Log, Part, name_of
+from parsieve.index.log.commit import COMMITS, Log, name_of
+from parsieve.index.log.parts import PAGES, Part
 from parsieve.io import document
 from parsieve.io.store.base import Store, Stored, unique
 
 NOTICES = "garbage"
 # No version references the notes about renewed files, so unused ones become garbage.
-FOLDERS = ("roots", "segments", "deltas", "shelves", "pages", bindings.BINDINGS, COMMITS, RENEWALS)
+FOLDERS = ("roots", "segments", "deltas", "shelves", PAGES, bindings.BINDINGS, COMMITS, RENEWALS)
 # Seconds after which a collector reads the versions again.
 RELOAD_AFTER = 60.0
 # Age at which the notice of a killed collector is removed. It must be longer than a collector can be suspended,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping
+from typing import Literal
 
 from parsieve.errors import ConflictError
-from parsieve.index.log.commit import BloomState, ColumnState, Commit, Log, TableState, after, name_of
+from parsieve.index.log.commit import BloomState, ColumnState, Commit, Log, MapState, TableState, after, name_of
 from parsieve.index.log.garbage import lost
 from parsieve.lake.base import ColumnPath
 
@@ -55,16 +56,23 @@ class Transaction:
         return self._newest
 
     def commit(
-        self, table: TableState, *, columns: Columns | None = None, blooms: Blooms | None = None
+        self,
+        table: TableState,
+        *,
+        columns: Columns | None = None,
+        blooms: Blooms | None = None,
+        pages: MapState | Literal[False] | None = None,
     ) -> Commit | None:
         """Commit a version with these columns. If an argument is None, this kind of index does not change.
+
+        If `pages` is False, the version has no map of pages.
 
         Return None if another writer committed first; call `begin` again in that case.
         """
         newest = self._newest
         if columns is None:
             columns = {} if newest is None else newest.columns
-        version = after(newest, self._operation, table, columns, blooms)
+        version = after(newest, self._operation, table, columns, blooms, pages)
         parts_before = set() if newest is None else set(newest.parts())
         new_parts = [part for part in version.parts() if part not in parts_before]
         # Never publish a version whose files are missing, not even briefly.
@@ -83,7 +91,7 @@ class Transaction:
 
 
 def _withdraw(log: Log, version: Commit, missing: set[str]) -> None:
-    """Undo a version whose files are missing, and drop these files' columns from the versions that follow it."""
+    """Undo a version whose files are missing, and drop what uses these files from the versions that follow it."""
     if max((number for number, _ in log.stored()), default=version.version) == version.version:
         log.store.delete(name_of(version.version))
     transaction = Transaction(log, "withdraw")
@@ -93,11 +101,13 @@ def _withdraw(log: Log, version: Commit, missing: set[str]) -> None:
             return
         columns = {path: state for path, state in newest.columns.items() if not _uses(state, missing)}
         blooms = {path: state for path, state in newest.blooms.items() if not _uses(state, missing)}
-        if len(columns) + len(blooms) == len(newest.columns) + len(newest.blooms):
+        has_bad_map = newest.pages is not None and _uses(newest.pages, missing)
+        if not has_bad_map and len(columns) + len(blooms) == len(newest.columns) + len(newest.blooms):
             return
-        if transaction.commit(newest.table, columns=columns, blooms=blooms):
+        pages: Literal[False] | None = False if has_bad_map else None
+        if transaction.commit(newest.table, columns=columns, blooms=blooms, pages=pages):
             return
 
 
-def _uses(state: ColumnState | BloomState, files: set[str]) -> bool:
+def _uses(state: ColumnState | BloomState | MapState, files: set[str]) -> bool:
     return any(part.name in files for part in state.parts())

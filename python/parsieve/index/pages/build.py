@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from parsieve._core import Fetched, FileMap, FileReader, FormatError, PageMapBuilder, ParsieveError, UnsupportedError
 from parsieve.errors import ConflictError
-from parsieve.index.log.commit import Part
-from parsieve.index.pages.parts import FOLDER, MapPart
+from parsieve.index.log.parts import PAGES, MapPart, Part
 from parsieve.io.parallel import map_in_threads
 from parsieve.io.ranges import RangeReader
 from parsieve.io.sources import REQUESTS_AT_ONCE
@@ -73,32 +72,47 @@ def build_maps(
 
     The same slices always give the same files.
     """
-    report = MapReport()
 
     def read(file_slice: Slice) -> FileMap | Exception:
-        try:
-            return read_map(lake, file_slice)
-        except (ParsieveError, OSError, ValueError) as error:
-            # A missing map only costs time. Reading the rows raises the error, if there is one.
-            return error
+        return try_read_map(lake, file_slice)
 
-    def maps(chosen: Sequence[Slice]) -> Iterator[FileMap | None]:
+    def maps(chosen: Sequence[Slice]) -> Iterator[FileMap | Exception]:
         for start in range(0, len(chosen), WINDOW):
-            window = chosen[start : start + WINDOW]
-            results = map_in_threads(read, window, threads, "parsieve-index")
-            for file_slice, result in zip(window, results, strict=True):
+            for result in map_in_threads(read, chosen[start : start + WINDOW], threads, "parsieve-index"):
                 advance()
-                if isinstance(result, Exception):
-                    report.left_out[file_slice.location] = result
-                    yield None
-                else:
-                    yield result
+                yield result
 
-    for start in range(0, len(slices), SLICES_PER_PART):
-        chosen = slices[start : start + SLICES_PER_PART]
-        part, refused = put_maps(store, maps(chosen), first_id + start, spill=spill)
+    locations = [file_slice.location for file_slice in slices]
+    return put_in_parts(store, locations, lambda start, end: maps(slices[start:end]), first_id=first_id, spill=spill)
+
+
+def put_in_parts(
+    store: Store,
+    locations: Sequence[Location],
+    read: Callable[[int, int], Iterable[FileMap | Exception | None]],
+    *,
+    first_id: int = 0,
+    spill: str | None = None,
+) -> MapReport:
+    """Store the maps of the slices at some locations in as many parts as they need.
+
+    `read` returns the maps of the slices between two positions, or why there are none.
+    """
+    report = MapReport()
+
+    def maps(start: int, end: int) -> Iterator[FileMap | None]:
+        for location, result in zip(locations[start:end], read(start, end), strict=True):
+            if isinstance(result, Exception):
+                report.left_out[location] = result
+                yield None
+            else:
+                yield result
+
+    for start in range(0, len(locations), SLICES_PER_PART):
+        end = min(start + SLICES_PER_PART, len(locations))
+        part, refused = put_maps(store, maps(start, end), first_id + start, spill=spill)
         report.parts.append(part)
-        report.left_out |= {chosen[number].location: error for number, error in refused.items()}
+        report.left_out |= {locations[start + number]: error for number, error in refused.items()}
     return report
 
 
@@ -129,12 +143,12 @@ def put_maps(
         part = None
         if size:
             size += _append(path, blocks)
-            part = Part(unique(FOLDER, "blocks"), size)
+            part = Part(unique(PAGES, "blocks"), size)
             store.put(part.name, [path])
         elif blocks:
-            part = Part(unique(FOLDER, "blocks"), len(blocks))
+            part = Part(unique(PAGES, "blocks"), len(blocks))
             store.put(part.name, bytes(blocks))
-        return MapPart(first_id, num_slices, Part.put(store, unique(FOLDER, "map"), directory), part), refused
+        return MapPart(first_id, num_slices, Part.put(store, unique(PAGES, "map"), directory), part), refused
 
 
 def _is_worth_taking(number: int) -> bool:
@@ -147,6 +161,17 @@ def _append(path: Path, blocks: bytearray) -> int:
         written = file.write(blocks)
     blocks.clear()
     return written
+
+
+def try_read_map(lake: Lake, file_slice: Slice) -> FileMap | Exception:
+    """Read the map of a slice's file, or return why it cannot have one now.
+
+    A missing map only costs time. Reading the rows raises the error, if there is one.
+    """
+    try:
+        return read_map(lake, file_slice)
+    except (ParsieveError, OSError, ValueError) as error:
+        return error
 
 
 def read_map(lake: Lake, file_slice: Slice) -> FileMap:

@@ -5,12 +5,40 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from parsieve._core import Fetched, FileMap, FormatError, PageMap
-from parsieve.index.pages.build import SLICES_PER_PART, put_maps
-from parsieve.index.pages.parts import MapPart
+from parsieve.index.log.bindings import Bindings
+from parsieve.index.log.commit import MapState
+from parsieve.index.log.parts import MapPart
+from parsieve.index.pages.build import SLICES_PER_PART, WINDOW, put_in_parts, put_maps
+from parsieve.index.pages.reader import MapReader
 from parsieve.io.store.base import Store
+from parsieve.lake.base import Location
 
 # A reader opens the parts of all slices that it reads, so merge the small parts if there are more than these.
 MAX_PARTS = 8
+
+
+def renumber_maps(
+    store: Store, state: MapState, bound: Bindings, *, spill: str | None = None
+) -> tuple[tuple[MapPart, ...], Bindings]:
+    """Store the maps of all locations again, in their order and with ids from 0 on, as a new build does.
+
+    No file of the table is read. A location whose map is damaged gets no token, so that the next update reads its file.
+    """
+    reader = MapReader(store, state, bound)
+    locations = sorted(bound.tokens)
+    damaged: set[Location] = set()
+
+    def maps(start: int, end: int) -> Iterator[FileMap | None]:
+        for first in range(start, end, WINDOW):
+            window = locations[first : min(first + WINDOW, end)]
+            for location, file_map in zip(window, reader.maps_at(window), strict=True):
+                if file_map is None and reader.is_damaged_at(location):
+                    damaged.add(location)
+                yield file_map
+
+    parts = tuple(put_in_parts(store, locations, maps, spill=spill).parts)
+    tokens = {location: "" if location in damaged else token for location, token in bound.tokens.items()}
+    return parts, Bindings.fresh(locations, tokens)
 
 
 def merge_maps(

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from parsieve._core import Fetched, FileMap, PageMap, ParsieveError, coalesce
-from parsieve.index.pages.parts import MapPart
+from parsieve._core import Fetched, FileMap, FormatError, PageMap, ParsieveError, coalesce
+from parsieve.index.log import bindings
+from parsieve.index.log.bindings import Bindings
+from parsieve.index.log.commit import MapState
+from parsieve.index.log.parts import MapPart
 from parsieve.io.parallel import map_in_threads
 from parsieve.io.sources import REQUESTS_AT_ONCE, Range
 from parsieve.io.store.base import Store
@@ -79,18 +82,28 @@ class MapReader:
     # tries again.
     permanent_errors: ClassVar[tuple[type[Exception], ...]] = (ParsieveError, FileNotFoundError)
 
-    def __init__(
-        self, store: Store, parts: Sequence[MapPart], tokens: Mapping[Location, str], ids: Mapping[Location, int]
-    ) -> None:
-        """Create a reader. `tokens` and `ids` are the bindings of the map: the version of each location's file."""
+    def __init__(self, store: Store, state: MapState, bound: Bindings | None = None) -> None:
+        """Create a reader. `bound` are the bindings of the map, if they were read already."""
         self.store = store
-        self.parts = tuple(parts)
-        self._tokens = tokens
-        self._ids = ids
+        self.state = state
+        if bound is not None:
+            self.bindings = bound
         # Why parts cannot be used, by name.
         self.doubts: dict[str, str] = {}
         self._opened: dict[MapPart, PageMap] = {}
         self._lock = threading.Lock()
+
+    @cached_property
+    def bindings(self) -> Bindings:
+        """Return the token and the id of each location; none if they cannot be read."""
+        try:
+            bound = bindings.read(self.store, self.state.bindings)
+            if bound.ids is None:
+                raise FormatError("the bindings of the map of pages have no ids")
+            return bound
+        except self.permanent_errors as error:
+            self.doubts["bindings of the map of pages"] = str(error)
+            return bindings.NOTHING
 
     def read(
         self, slices: Sequence[Slice], row_groups: Sequence[Sequence[int] | None] | None = None
@@ -99,35 +112,52 @@ class MapReader:
 
         The entry of a slice is None if it has no map, if the map belongs to another version, or if it cannot be read.
         """
+        tokens = self.bindings.tokens
+        current = [bool(piece.token) and tokens.get(piece.location) == piece.token for piece in slices]
+        locations = [piece.location if is_current else None for piece, is_current in zip(slices, current, strict=True)]
+        return [
+            None if file_map is None else MappedFile(file_map, piece.token)
+            for piece, file_map in zip(slices, self.maps_at(locations, row_groups), strict=True)
+        ]
+
+    def maps_at(
+        self, locations: Sequence[Location | None], row_groups: Sequence[Sequence[int] | None] | None = None
+    ) -> list[FileMap | None]:
+        """Return the maps of some locations, without comparing the versions of their files. None has no map."""
         wanted: dict[MapPart, list[int]] = {}
-        numbers: list[int | None] = []
-        for at, file_slice in enumerate(slices):
-            part, number = self._place(file_slice)
+        numbers: list[int] = []
+        for at, location in enumerate(locations):
+            part, number = self._place(location)
             numbers.append(number)
             if part is not None:
                 wanted.setdefault(part, []).append(at)
-        groups = row_groups if row_groups is not None else [None] * len(slices)
+        groups = row_groups if row_groups is not None else [None] * len(locations)
 
         def read_part(entry: tuple[MapPart, list[int]]) -> list[tuple[int, FileMap | None]]:
             part, positions = entry
-            chosen = [(numbers[at] or 0, groups[at]) for at in positions]
+            chosen = [(numbers[at], groups[at]) for at in positions]
             return list(zip(positions, self._read_part(part, chosen), strict=True))
 
-        maps: list[MappedFile | None] = [None] * len(slices)
+        maps: list[FileMap | None] = [None] * len(locations)
         for results in map_in_threads(read_part, wanted.items(), REQUESTS_AT_ONCE, "parsieve-read"):
             for at, file_map in results:
-                if file_map is not None:
-                    maps[at] = MappedFile(file_map, slices[at].token)
+                maps[at] = file_map
         return maps
 
-    def _place(self, file_slice: Slice) -> tuple[MapPart | None, int | None]:
-        """Return the part with the map of a slice, and the slice's number in it."""
-        location, token = file_slice.location, file_slice.token
-        slice_id = self._ids.get(location)
-        if not token or slice_id is None or self._tokens.get(location) != token:
-            return None, None
-        part = next((part for part in self.parts if part.covers(slice_id)), None)
-        return part, None if part is None else slice_id - part.first_id
+    def is_damaged_at(self, location: Location) -> bool:
+        """Return whether damage was found in the files with the map of a location."""
+        part, _ = self._place(location)
+        return part is not None and any(file.name in self.doubts for file in part.parts())
+
+    def _place(self, location: Location | None) -> tuple[MapPart | None, int]:
+        """Return the part with the map of a location, and the number of its slice in it."""
+        bound = self.bindings
+        slice_id = None if location is None or bound.ids is None else bound.ids.get(location)
+        # A slice without a token was not mapped.
+        if location is None or slice_id is None or not bound.tokens[location]:
+            return None, 0
+        part = next((part for part in self.state.files if part.covers(slice_id)), None)
+        return part, 0 if part is None else slice_id - part.first_id
 
     def _read_part(self, part: MapPart, wanted: Sequence[tuple[int, Sequence[int] | None]]) -> list[FileMap | None]:
         try:

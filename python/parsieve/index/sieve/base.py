@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from parsieve import _core
-from parsieve.index.log.commit import Base, Part
+from parsieve.index.log.commit import Base
+from parsieve.index.log.parts import Part
 from parsieve.index.scan.runs import Built
 from parsieve.io.store.base import Store, unique
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from parsieve import _core
 from parsieve.index.build.executor import ColumnRows
-from parsieve.index.log.commit import DeltaPart, Part
+from parsieve.index.log.commit import DeltaPart
+from parsieve.index.log.parts import Part
 from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import ColumnPath, Location
 from parsieve.lake.rows.columns import leaf_of

@@ -16,7 +16,8 @@ from parsieve import _core
 from parsieve._core import FormatError, ParsieveError
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
-from parsieve.index.log.commit import BrokenPartError, ColumnState, Part
+from parsieve.index.log.commit import ColumnState
+from parsieve.index.log.parts import BrokenPartError, Part
 from parsieve.index.sieve.query import Query
 from parsieve.io.parallel import map_in_threads
 from parsieve.io.sources import REQUESTS_AT_ONCE

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from parsieve import _core
 from parsieve.index.build.executor import ColumnRows
-from parsieve.index.log.commit import DeltaPart, Part
+from parsieve.index.log.commit import DeltaPart
+from parsieve.index.log.parts import Part
 from parsieve.index.scan.units import UnitLayout, UnitNumbers
 from parsieve.index.sieve.delta import Counts, Difference
 from parsieve.io.store.base import Store, unique

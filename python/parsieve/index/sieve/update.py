@@ -16,7 +16,8 @@ from parsieve.index.build.target import Target
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import differ_in_width, field_id_of
-from parsieve.index.log.commit import ColumnState, Commit, DeltaPart, Layout, Log, Part
+from parsieve.index.log.commit import ColumnState, Commit, DeltaPart, Layout, Log
+from parsieve.index.log.parts import Part
 from parsieve.index.log.publish import Transaction
 from parsieve.index.scan.units import Unit, UnitLayout
 from parsieve.index.sieve.build import failed_locations, rebuild, units_of

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from parsieve.index.bloom.compact import live_filters
 from parsieve.index.bloom.fill import FOLDER, fill, put_filters, put_shelf
 from parsieve.index.bloom.shelf import Filled, arranged, filter_of, on_shelves
-from parsieve.index.log.commit import Shelf
+from parsieve.index.log.parts import Shelf
 from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 

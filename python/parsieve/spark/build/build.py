@@ -10,6 +10,7 @@ from parsieve.index.bloom import build as bloom
 from parsieve.index.build.settle import log_left_out, settle, unsettled
 from parsieve.index.log.columns import paths_of
 from parsieve.index.log.commit import Commit, Log, TableState
+from parsieve.index.pages import maintain
 from parsieve.index.sieve import build as sieve
 from parsieve.spark.build import kinds
 from parsieve.spark.build.executor import MEMORY, SparkExecutor
@@ -39,6 +40,7 @@ def build_index(
     memory: int = MEMORY,
     fpp: float = 0.01,
     unit: str = "auto",
+    pages: bool | None = None,
 ) -> View:
     """Build an index of some columns on Spark's executors, and replace their existing index.
 
@@ -60,6 +62,7 @@ def build_index(
         memory: bytes of rows that a reading task holds before it writes a run, or of filters that it writes together.
         fpp: the false positive rate of the filters of a Bloom index.
         unit: the units of a Sieve index, as for `Table.build_index`: "file", "row_group", "rows" or "auto".
+        pages: whether the index also has a map of the pages of all files, as for `Table.build_index`.
 
     >>> import tempfile, parsieve.spark as pss
     >>> spark = pss.session()  # doctest: +SKIP
@@ -90,6 +93,8 @@ def build_index(
         version = sieve.build(log, lake, snapshot, sieves, executor, layouts)
     if blooms:
         version = bloom.build(log, lake, snapshot, blooms, executor, fpp=fpp)
+    if version is not None:
+        version = maintain.ensure(log, lake, snapshot, executor, pages).version
     for path, choice in chosen.items():
         LOG.info("index of %s: %s", ".".join(path), choice)
     # If "auto" built nothing, return the existing index, or an empty one.

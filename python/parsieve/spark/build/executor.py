@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -11,16 +11,20 @@ import pyarrow as pa
 
 from parsieve import _core
 from parsieve.index.bloom.shelf import SHELF_BYTES
+from parsieve.index.pages.build import put_in_parts
 from parsieve.index.scan.runs import check_memory
 from parsieve.index.scan.units import UnitNumbers
 from parsieve.index.sieve.slice_delta import core_units
-from parsieve.spark.build import bloom, runs, sieve
+from parsieve.spark.build import bloom, pages, runs, sieve
 from parsieve.spark.build.sieve import StoredRows
 from parsieve.spark.runtime import executors
 
 if TYPE_CHECKING:
+    from parsieve._core import FileMap
     from parsieve.index.build.executor import Shelves
-    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Layout, Shelf
+    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Layout
+    from parsieve.index.log.parts import Shelf
+    from parsieve.index.pages.build import MapReport
     from parsieve.index.scan.units import UnitLayout
     from parsieve.index.sieve.delta import Delta
     from parsieve.index.sieve.reader import ColumnReader
@@ -170,6 +174,15 @@ class SparkExecutor:
             if part.error is not None:
                 failed[file_slice.location] = part.error
         return shelves, failed
+
+    def map_pages(self, lake: Lake, slices: Sequence[Slice]) -> MapReport:
+        """Read the footers of the slices in tasks, and store the map of their pages on the driver."""
+
+        def read(start: int, end: int) -> Iterator[FileMap | Exception]:
+            # One job for each part of the map, so that few maps are on the driver at once.
+            return pages.read_maps(self.spark, lake, slices[start:end])
+
+        return put_in_parts(self.store, [file_slice.location for file_slice in slices], read)
 
     def merge_shelves(self, shelves: Sequence[Shelf], tokens: Mapping[Location, str]) -> Shelves:
         """Store the live filters of these locations on fewer shelves, in one task."""

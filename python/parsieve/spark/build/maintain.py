@@ -14,6 +14,7 @@ from parsieve.index.bloom.update import update as update_bloom
 from parsieve.index.build.settle import log_left_out, settle, unsettled
 from parsieve.index.log.columns import paths_of
 from parsieve.index.log.commit import Log
+from parsieve.index.pages import maintain
 from parsieve.index.sieve.compact import compact as compact_sieve
 from parsieve.index.sieve.update import update as update_sieve
 from parsieve.index.table_index import TableIndex
@@ -61,7 +62,8 @@ def update_index(
     log_left_out(unsettled(snapshot), f"the index in {store}")
     executor = SparkExecutor(spark, store, memory)
     version = update_sieve(log, lake, snapshot, executor, compaction=compaction)
-    return view_of(log, update_bloom(log, lake, snapshot, executor) or version)
+    version = update_bloom(log, lake, snapshot, executor) or version
+    return view_of(log, maintain.update(log, lake, snapshot, executor).version or version)
 
 
 def compact(
@@ -92,7 +94,8 @@ def compact(
     log = Log(store)
     paths = None if columns is None else paths_of([columns] if isinstance(columns, str) else columns)
     executor = SparkExecutor(spark, store)
-    return view_of(log, compact_sieve(log, executor, paths, lake, lake.snapshot(), purge=purge))
+    version = compact_sieve(log, executor, paths, lake, lake.snapshot(), purge=purge)
+    return view_of(log, maintain.compact(log, purge=purge) or version)
 
 
 def expire(

@@ -23,7 +23,8 @@ import pyarrow as pa
 
 from parsieve import _core
 from parsieve.index.build.units import read_row_groups
-from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Part
+from parsieve.index.log.commit import Base, ColumnState, DeltaPart
+from parsieve.index.log.parts import Part
 from parsieve.index.scan.runs import WAITING_SHARE, gather
 from parsieve.index.scan.spill import Room, Sections
 from parsieve.index.scan.units import UnitNumbers

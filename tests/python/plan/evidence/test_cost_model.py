@@ -46,11 +46,10 @@ def num_opened(plan: ps.Plan) -> int:
 
 
 def index_table(folder: Path) -> ps.Table:
-    """Index the keys. The index has no fingerprints, so that it keeps files for missing keys, and does not know row groups."""
+    """Index the keys by file, without fingerprints, so that the index keeps files for missing keys."""
     table = ps.open_table(str(folder))
     while table.index_stats().get("key") is None or table.index_stats()["key"].locations < FILES:
-        lake, index = table.opened.lake, table.opened.index
-        index.build(lake, lake.snapshot(), ["key"], unit="file", options={"fingerprints": False})
+        table.build_index("key", kind="sieve", unit="file", fpp=None)
     return ps.open_table(str(folder))
 
 

@@ -1,20 +1,65 @@
-"""The files of a map of pages in a version of the index."""
+"""The files that a version references, one by one or in groups."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from parsieve._core import FormatError
-from parsieve.index.log.commit import Part
+from parsieve.io.store.base import Store
 
-# The folder of maps in a store. Garbage collection looks for unreferenced files here.
-FOLDER = "pages"
-# Ids are numbers of 32 bits, and the last one is not used.
+# The folder of maps of pages in a store.
+PAGES = "pages"
+# Ids of slices are numbers of 32 bits, and the last one has a meaning of its own.
 MAX_IDS = 2**32 - 1
 # The types of the values in a row of `MapPart`.
 ROW_TYPES = (int, int, str, int, str, str, int)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file that a version references."""
+
+    name: str
+    size: int
+    # SHA-256 of a file that is read completely. Segment files are read by ranges, and each range has its own checksum.
+    digest: str = ""
+
+    @classmethod
+    def put(cls, store: Store, name: str, data: bytes) -> Part:
+        """Store a file that is read completely, and record its digest."""
+        store.put(name, data)
+        return cls(name, len(data), hashlib.sha256(data).hexdigest())
+
+    def get(self, store: Store) -> bytes:
+        """Read the file, and check its digest."""
+        try:
+            data = store.get(self.name)
+        except FileNotFoundError as error:
+            raise BrokenPartError(store, self.name, "it is gone", gone=True) from error
+        if hashlib.sha256(data).hexdigest() != self.digest:
+            raise BrokenPartError(store, self.name, "its bytes are not those that were written")
+        return data
+
+
+class BrokenPartError(FormatError):
+    """Raised if a file that a version references is missing or damaged."""
+
+    def __init__(self, store: Store, name: str, why: str, gone: bool = False) -> None:
+        super().__init__(f"{store}/{name}: {why}")
+        self.name = name
+        self.why = why
+        self.gone = gone
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Bloom filters of some locations. The directory is read completely, the rows by ranges."""
+
+    directory: Part
+    rows: Part
 
 
 @dataclass(frozen=True, slots=True)
