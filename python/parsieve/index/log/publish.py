@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from parsieve.errors import ConflictError
-from parsieve.index.log.commit import BloomState, ColumnState, Commit, Log, TableState, after, name_of
+from parsieve.index.log.commit import BloomState, ColumnState, Commit, Log, TableState, after
 from parsieve.index.log.garbage import lost
 from parsieve.lake.base import ColumnPath
 
@@ -85,7 +85,7 @@ class Transaction:
 def _withdraw(log: Log, version: Commit, missing: set[str]) -> None:
     """Undo a version whose files are missing, and drop these files' columns from the versions that follow it."""
     if max((number for number, _ in log.stored()), default=version.version) == version.version:
-        log.store.delete(name_of(version.version))
+        log.delete([version.version])
     transaction = Transaction(log, "withdraw")
     while True:
         newest = transaction.begin()
