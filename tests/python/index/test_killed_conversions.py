@@ -69,9 +69,9 @@ def test_a_killed_conversion_leaves_one_of_both_formats(tmp_path: Path) -> None:
         assert newest is not None
         stored = {str(path.relative_to(killed)) for path in killed.rglob("*") if path.is_file()}
         used = {part.name for part in newest.parts() if part.name}
-        assert {
-            name for name in stored if not name.startswith(("commits/", "log/")) and ".tmp-" not in name
-        } == used, moment
+        assert {name for name in stored if not name.startswith(("commits/", "log/")) and ".tmp-" not in name} == used, (
+            moment
+        )
         assert {name for name in stored if name.startswith("commits/v")} == {GUARD}, moment
         assert check(table, folder) > 0, moment
         assert table.verify_index() == [], moment

@@ -450,7 +450,7 @@ class Log:
                 self.store.delete(name)
                 return False
             self._folders.restore_guard()
-        elif scan.left:
+        elif scan.left or scan.is_moving:
             self._folders.move()
         later = [(version, stored) for version, stored in scan.versions if version > commit.version]
         if not later:
@@ -469,7 +469,7 @@ class Log:
     def finish_move(self) -> None:
         """Finish what a killed writer began: to move the versions to the folder where 0.1 does not see them."""
         scan = self._folders.scan()
-        if scan.has_guard and (scan.left or not scan.moved):
+        if scan.left or scan.is_moving:
             self._folders.move()
 
     def leave(self, newest: Commit | None) -> None:

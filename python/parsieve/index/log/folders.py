@@ -83,6 +83,8 @@ class Scan(NamedTuple):
     """A listing of both folders."""
 
     has_guard: bool
+    # Whether a move was not finished, or the guard was written with another library for compression.
+    is_moving: bool
     # All versions of the index, oldest first.
     versions: Versions
     moved: Versions
@@ -125,13 +127,13 @@ class Folders:
         moved = self._list(LOG)
         self.is_moved, self._has_guard = bool(moved), _has_guard(versions)
         if not self._has_guard:
-            return Scan(False, sorted((dict(versions) | dict(moved)).items()), moved, [])
+            return Scan(False, False, sorted((dict(versions) | dict(moved)).items()), moved, [])
         guard, left = versions[-1][1], versions[:-1]
         state = self._guard() if left or not moved else _Guard(is_moving=False)
         every = dict(left if state.is_moving else []) | dict(moved)
         if state.version > max(every, default=0):
             every[state.version] = guard
-        return Scan(True, sorted(every.items()), moved, left)
+        return Scan(True, guard.size != len(_COMPLETE), sorted(every.items()), moved, left)
 
     def get(self, version: int, stored: Stored | None = None) -> bytes:
         """Read the document of a version. Raises `FileNotFoundError` if it was expired."""
@@ -207,7 +209,11 @@ class Folders:
         store.put(GUARD, _COMPLETE)
         if version is not None and scan.moved:
             # Late writers of 0.1 find it, and withdraw what they put below it.
-            store.put(name_of(version), store.get(name_of(version, LOG)))
+            try:
+                store.put(name_of(version), store.get(name_of(version, LOG)))
+            except FileNotFoundError:
+                # Another process drops the index.
+                return
         for number, stored in [*scan.left, *scan.moved]:
             if number != version or stored.name.startswith(LOG):
                 store.delete(stored.name)
