@@ -16,7 +16,7 @@ from support.models.position_truth import Physical, SliceRows, check_plan, match
 from support.models.unit_histories import FolderTable
 
 import parsieve as ps
-from parsieve.index.log.commit import name_of
+from parsieve.index.log.folders import LOG, name_of
 from parsieve.predicate import Expr, parse
 
 QUESTIONS = 6
@@ -48,7 +48,7 @@ class Damaged:
         assert newest is not None
         # The files of the newest version. Plans use no others.
         self.files = sorted({Path(part.name) for part in newest.commit.parts() if part.name})
-        self.files.append(Path(name_of(newest.version)))
+        self.files.append(Path(name_of(newest.version, LOG)))
         self._slices = Physical(table).rows(self._made.rows)
         self._questions = list(self._draw_questions())
         self._kept = self._check(self.intact)
@@ -112,7 +112,7 @@ def kept_rows(plan: ps.Plan, slice_rows: SliceRows) -> int:
 def test_no_flipped_bit_or_lost_byte_costs_a_position(tmp_path: Path, layout: str) -> None:
     damaged = Damaged(tmp_path, 1, layout, 60)
     weaker = dict.fromkeys({path.parts[0] for path in damaged.files}, 0)
-    assert weaker.keys() == {"commits", "bindings", "roots", "segments", "deltas"}
+    assert weaker.keys() == {"log", "bindings", "roots", "segments", "deltas"}
     damaged.reset()
     for path in damaged.files:
         intact = (damaged.intact / path).read_bytes()

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import parsieve as ps
-from parsieve.index.log.commit import name_of
+from parsieve.index.log.commit import Log
 
 STORED = Path(__file__).parents[2] / "vectors" / "index_v1.zip"
 COLUMNS = {"id": "sieve", "name": "both", "score": "sieve"}
@@ -36,7 +36,7 @@ def document_version(folder: Path) -> bytes:
     """Return the format version of the document of the newest version."""
     view = ps.open_table(folder).opened.index.newest()
     assert view is not None
-    return (folder / "_parsieve" / name_of(view.version)).read_bytes().split(b" ")[2]
+    return view.store.get(dict(Log(view.store).stored())[view.version].name).split(b" ")[2]
 
 
 def assert_exact(folder: Path, as_of: int | None = None) -> int:

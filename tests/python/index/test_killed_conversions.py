@@ -14,6 +14,7 @@ from support.killed_store import kills
 
 import parsieve as ps
 from parsieve.index import TableIndex
+from parsieve.index.log.folders import GUARD
 from parsieve.lake import open_lake
 
 STORED = Path(__file__).parents[2] / "vectors" / "index_v1.zip"
@@ -68,7 +69,10 @@ def test_a_killed_conversion_leaves_one_of_both_formats(tmp_path: Path) -> None:
         assert newest is not None
         stored = {str(path.relative_to(killed)) for path in killed.rglob("*") if path.is_file()}
         used = {part.name for part in newest.parts() if part.name}
-        assert {name for name in stored if not name.startswith("commits/") and ".tmp-" not in name} == used, moment
+        assert {name for name in stored if not name.startswith(("commits/", "log/")) and ".tmp-" not in name} == used, (
+            moment
+        )
+        assert {name for name in stored if name.startswith("commits/v")} == {GUARD}, moment
         assert check(table, folder) > 0, moment
         assert table.verify_index() == [], moment
         shutil.rmtree(killed)

@@ -371,7 +371,7 @@ def test_verify_checks_bloom_indexes(tmp_path: Path) -> None:
 
 def test_a_damaged_newest_version_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     _, _ = start(tmp_path)
-    path = tmp_path / "index" / "commits" / f"v{1:020d}"
+    path = tmp_path / "index" / "log" / f"v{1:020d}"
     data = path.read_bytes()
     for broken, error in [
         (data[:-1], FormatError),
@@ -470,12 +470,12 @@ def test_a_plain_folder_is_indexed(tmp_path: Path) -> None:
     assert {data_slice.token for data_slice in lake.snapshot().slices} == {
         data_slice.token for data_slice in snapshot.slices
     }
-    assert (tmp_path / ".parsieve" / "table" / "commits" / f"v{1:020d}").is_file()
+    assert (tmp_path / ".parsieve" / "table" / "log" / f"v{1:020d}").is_file()
 
 
 def test_stored_versions_follow_the_format(tmp_path: Path) -> None:
     start(tmp_path)
-    for folder, kind in [("commits", "commit"), ("bindings", "bindings")]:
+    for folder, kind in [("log", "commit"), ("bindings", "bindings")]:
         for path in (tmp_path / "index" / folder).iterdir():
             head, _, body = path.read_bytes().partition(b"\n")
             assert head.decode() == f"parsieve-index {kind} 2 {hashlib.sha256(body).hexdigest()}"

@@ -17,6 +17,7 @@ from support.spark_tables import wait_until_old
 
 import parsieve.spark as pss
 from parsieve.index import LocalStore, TableIndex, View
+from parsieve.index.log.commit import Log
 from parsieve.index.sieve import query
 from parsieve.lake import open_lake
 from parsieve.spark.runtime import versions
@@ -84,7 +85,7 @@ def test_updates_report_the_same_changes_as_local_ones(spark: Any, tmp_path: Pat
         assert not state.deltas
         assert sections(compacted.store, state) == sections(rebuilt.store, rebuilt.columns[path])
     assert TableIndex(where).verify(lake, lake.snapshot()) == []
-    before = len(LocalStore(where).list("commits"))
+    before = len(Log(LocalStore(where)).stored())
     gone, _ = pss.expire(spark, str(folder), dt.timedelta(), index_location=where)
     assert gone == before - 1
     assert not [one for one in LocalStore(where).list("segments") if one.name.endswith(".run")]

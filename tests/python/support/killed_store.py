@@ -18,7 +18,10 @@ class KilledError(BaseException):
 
 
 class KilledStore(LocalStore):
-    """A store that stops working at the write number `deadly`. Cleaning up fails too, as after `kill -9`."""
+    """A store that stops working at the write or deletion number `deadly`.
+
+    Cleaning up fails too, as after `kill -9`.
+    """
 
     def __init__(self, folder: Path, deadly: int, moment: str) -> None:
         super().__init__(folder)
@@ -35,7 +38,7 @@ class KilledStore(LocalStore):
         self.is_dead = True
         if self._moment == "after":
             write()
-        elif self._moment == "torn":
+        elif self._moment == "torn" and data:
             # Files get their name when they are complete.
             path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,8 +60,7 @@ class KilledStore(LocalStore):
         return super().list(folder)
 
     def delete(self, name: str) -> None:
-        self._live()
-        super().delete(name)
+        self._at_write(name, b"", lambda: LocalStore.delete(self, name))
 
 
 def kills(folder: Callable[[], Path], operation: Callable[[TableIndex], object]) -> Iterator[tuple[str, Path]]:

@@ -1,7 +1,7 @@
 """The versions of an index. Each is a small file, written only if its name is free; its files are never overwritten.
 
 ```text
-commits/v00000000000000000007    writer, parent, the table's snapshot; the files of each column, and of the map of pages
+log/v00000000000000000007    writer, parent, the table's snapshot; the files of each column, and of the map of pages
 ```
 """
 
@@ -11,26 +11,25 @@ import base64
 import contextlib
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from parsieve._core import FormatError, UnsupportedError
+from parsieve.index.log.folders import ATTEMPTS, LOG, Folders, contains, name_of, put_new
 from parsieve.index.log.parts import ROW_TYPES, MapPart, Part, Shelf
 from parsieve.index.scan.units import UNITS, Unit
 from parsieve.io import document
 from parsieve.io.store.base import Store, Stored
 from parsieve.lake.base import ColumnPath, Snapshot
 
-COMMITS = "commits"
 # A version with a column in format 2 or with a map of pages is a document of version 2, which parsieve 0.1 refuses to
 # read and to change.
 FORMAT = 2
 # How many earlier versions a commit lists with their table snapshots. The oldest of these lists older ones.
 HISTORY = 100
-ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,44 +393,35 @@ def _column_of(fields: document.Fields, source: str) -> ColumnState:
     )
 
 
-def name_of(version: int) -> str:
-    """Return the file name of a version."""
-    return f"{COMMITS}/v{version:020d}"
-
-
 class Log:
     """The versions of the index in a store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self._folders = Folders(store)
 
     def stored(self) -> list[tuple[int, Stored]]:
         """Return the existing versions and their files, oldest first."""
-        versions = []
-        for file in self.store.list(COMMITS):
-            digits = file.name.removeprefix(f"{COMMITS}/v")
-            if len(digits) == 20 and digits.isdecimal():
-                versions.append((int(digits), file))
-        return versions
+        return self._folders.scan().versions
 
-    def read(self, version: int) -> Commit:
+    def read(self, version: int, stored: Stored | None = None) -> Commit:
         """Read a version. Raises `FileNotFoundError` if it does not exist, and `FormatError` if it is damaged."""
-        name = name_of(version)
-        commit = Commit.from_bytes(self.store.get(name), f"{self.store}/{name}")
+        name = f"{self.store}/{name_of(version, self._folders.folder) if stored is None else stored.name}"
+        commit = Commit.from_bytes(self._folders.get(version, stored), name)
         if commit.version != version:
-            raise FormatError(f"{self.store}/{name} contains version {commit.version}")
+            raise FormatError(f"{name} contains version {commit.version}")
         return commit
 
     def newest(self) -> Commit | None:
         """Return the newest version, or None if there is none."""
         for _ in range(ATTEMPTS):
-            versions = self.stored()
-            if not versions:
+            newest = self._folders.newest()
+            if newest is None:
                 return None
             # If the version was expired after it was listed, there is a newer one.
             with contextlib.suppress(FileNotFoundError):
                 try:
-                    return self.read(versions[-1][0])
+                    return self.read(*newest)
                 except FormatError as error:
                     raise FormatError(
                         f"{error}. Delete this file to return to the previous version, or delete the folder "
@@ -441,43 +431,54 @@ class Log:
 
     def publish(self, commit: Commit) -> bool:
         """Publish a version as the newest one. Return False, without any effect, if another writer was faster."""
-        name, data = name_of(commit.version), commit.to_bytes()
-        for attempt in range(ATTEMPTS):
-            try:
-                written = self.store.put_if_absent(name, data)
-                break
-            except OSError:
-                # The file may have been written nevertheless. Its content shows which writer wrote it.
-                if self._is_ours(name, data):
-                    written = True
-                    break
-                if attempt + 1 == ATTEMPTS:
-                    raise
-                time.sleep(0.05 * 2**attempt)
-        if not written and not self._is_ours(name, data):
-            return False
-        return self._is_in_history(commit)
+        self._folders.prepare(commit.format == FORMAT)
+        name, data = name_of(commit.version, self._folders.folder), commit.to_bytes()
+        return put_new(self.store, name, data) and self._is_in_history(commit, name, data)
 
-    def _is_ours(self, name: str, data: bytes) -> bool:
-        try:
-            return self.store.get(name) == data
-        except FileNotFoundError:
-            return False
-
-    def _is_in_history(self, commit: Commit) -> bool:
+    def _is_in_history(self, commit: Commit, name: str, data: bytes) -> bool:
         """Return whether the next version, if any, is based on this one. Delete this one if not.
 
         Other writers may have committed and expired this version number while this writer was suspended.
         """
-        later = [version for version, _ in self.stored() if version > commit.version]
+        scan = self._folders.scan()
+        if scan.has_guard and name == name_of(commit.version):
+            # Another writer moved the versions, perhaps together with this one.
+            self._folders.move()
+            name = name_of(commit.version, LOG)
+            if not contains(self.store, name, data):
+                return False
+            scan = self._folders.scan()
+        elif not scan.has_guard and name != name_of(commit.version):
+            if all(version == commit.version for version, _ in scan.moved):
+                # The index was dropped, which removed the guard last.
+                self.store.delete(name)
+                return False
+            self._folders.restore_guard()
+        elif scan.left or scan.is_moving:
+            self._folders.move()
+        later = [(version, stored) for version, stored in scan.versions if version > commit.version]
         if not later:
             return True
-        if later[0] == commit.version + 1:
+        if later[0][0] == commit.version + 1:
             with contextlib.suppress(FileNotFoundError):
-                if self.read(later[0]).parent == commit.writer:
+                if self.read(*later[0]).parent == commit.writer:
                     return True
-        self.store.delete(name_of(commit.version))
+        self.store.delete(name)
         return False
+
+    def delete(self, versions: Collection[int]) -> int:
+        """Delete some versions, oldest first. Return their size in bytes."""
+        return self._folders.delete(versions)
+
+    def finish_move(self) -> None:
+        """Finish what a killed writer began: to move the versions to the folder where 0.1 does not see them."""
+        scan = self._folders.scan()
+        if scan.left or scan.is_moving:
+            self._folders.move()
+
+    def leave(self, newest: Commit | None) -> None:
+        """Let writers of any version build an index again, after all columns were dropped."""
+        self._folders.leave(None if newest is None else newest.version)
 
 
 def with_base(column: ColumnState, base: Base, chain: tuple[Part, ...] | None = None) -> ColumnState:

@@ -20,14 +20,15 @@ from dataclasses import dataclass
 from parsieve._core import FormatError
 from parsieve.filters.renewal_notes import RENEWALS
 from parsieve.index.log import bindings
-from parsieve.index.log.commit import COMMITS, Log, name_of
+from parsieve.index.log.commit import Log
+from parsieve.index.log.folders import COMMITS, GUARD, LOG
 from parsieve.index.log.parts import PAGES, Part
 from parsieve.io import document
 from parsieve.io.store.base import Store, Stored, unique
 
 NOTICES = "garbage"
 # No version references the notes about renewed files, so unused ones become garbage.
-FOLDERS = ("roots", "segments", "deltas", "shelves", PAGES, bindings.BINDINGS, COMMITS, RENEWALS)
+FOLDERS = ("roots", "segments", "deltas", "shelves", PAGES, bindings.BINDINGS, COMMITS, LOG, RENEWALS)
 # Seconds after which a collector reads the versions again.
 RELOAD_AFTER = 60.0
 # Age at which the notice of a killed collector is removed. It must be longer than a collector can be suspended,
@@ -98,10 +99,10 @@ def collect(log: Log, garbage_age: dt.timedelta, released: Collection[str] = ())
 
 
 def referenced_files(log: Log) -> set[str]:
-    """Return the names of all versions and of the files that they reference."""
-    live: set[str] = set()
-    for version, _ in log.stored():
-        live.add(name_of(version))
+    """Return the names of all versions, of their guard, and of the files that they reference."""
+    live = {GUARD}
+    for version, stored in log.stored():
+        live.add(stored.name)
         with contextlib.suppress(FileNotFoundError):
-            live.update(part.name for part in log.read(version).parts())
+            live.update(part.name for part in log.read(version, stored).parts())
     return live

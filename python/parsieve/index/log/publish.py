@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from parsieve.errors import ConflictError
-from parsieve.index.log.commit import BloomState, ColumnState, Commit, Log, MapState, TableState, after, name_of
+from parsieve.index.log.commit import BloomState, ColumnState, Commit, Log, MapState, TableState, after
 from parsieve.index.log.garbage import lost
 from parsieve.lake.base import ColumnPath
 
@@ -93,7 +93,7 @@ class Transaction:
 def _withdraw(log: Log, version: Commit, missing: set[str]) -> None:
     """Undo a version whose files are missing, and drop what uses these files from the versions that follow it."""
     if max((number for number, _ in log.stored()), default=version.version) == version.version:
-        log.store.delete(name_of(version.version))
+        log.delete([version.version])
     transaction = Transaction(log, "withdraw")
     while True:
         newest = transaction.begin()

@@ -11,7 +11,7 @@ from parsieve._core import FormatError
 from parsieve.errors import not_indexed
 from parsieve.index.log import garbage
 from parsieve.index.log.columns import path_of
-from parsieve.index.log.commit import Commit, Log, name_of
+from parsieve.index.log.commit import Commit, Log
 from parsieve.index.log.publish import Transaction
 from parsieve.index.reports import DropReport, ExpireReport, Remaining
 from parsieve.io.store.base import Stored
@@ -33,6 +33,7 @@ def expire(log: Log, older_than: OlderThan = OLDER_THAN, garbage_age: dt.timedel
     `garbage_age`. A build that takes longer than that gets a `ConflictError`.
     """
     limit, span = _limit(older_than)
+    log.finish_move()
     versions = log.stored()
     # Remove the oldest first, so that the rest is a complete history.
     expired = [version for version, stored in versions[:-1] if stored.modified < limit]
@@ -50,6 +51,7 @@ def drop(log: Log, columns: Sequence[str | Sequence[str]] | None = None) -> Drop
     earlier = [version for version, _ in log.stored() if newest is not None and version < newest.version]
     if newest is None or newest.is_empty:
         removed = remove(log, earlier, GARBAGE_AGE)
+        log.leave(newest)
     else:
         # Keep earlier versions, which also contain the other columns, for earlier states of the table.
         removed = remove(log, [], GARBAGE_AGE)
@@ -84,9 +86,7 @@ def _commit_without(log: Log, columns: Sequence[str | Sequence[str]] | None) -> 
 def remove(log: Log, versions: Sequence[int], garbage_age: dt.timedelta) -> ExpireReport:
     """Remove some versions and the files that only they use. Also remove files that no version uses, if old enough."""
     released = _parts(log, versions)
-    freed = sum(stored.size for version, stored in log.stored() if version in versions)
-    for version in versions:
-        log.store.delete(name_of(version))
+    freed = log.delete(versions)
     collected = garbage.collect(log, garbage_age, released)
     freed += sum(file.size for file in collected.removed)
     remaining = _young(collected.young, garbage_age)
@@ -99,7 +99,7 @@ def remove_empty_index(store: LocalStore) -> None:
     newest = log.newest()
     if newest is None or not newest.is_empty:
         return
-    versions = {name_of(version) for version, _ in log.stored()}
+    versions = {file.name for _, file in log.stored()}
     folders = [path for path in store.root.iterdir() if path.is_dir()] if store.root.is_dir() else []
     stored = {file.name for folder in folders for file in store.list(folder.name)}
     if stored - versions:

@@ -97,6 +97,11 @@ class Store(ABC):
     @abstractmethod
     def _get_range(self, name: str, start: int, end: int) -> bytes: ...
 
+    @property
+    def final(self) -> Store:
+        """Return the store for files that stay even if the operation that writes them fails."""
+        return self
+
     @abstractmethod
     def put(self, name: str, data: Data) -> None:
         """Write a file under a name that no other writer uses, see `unique`."""

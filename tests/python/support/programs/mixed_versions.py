@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.index.log.commit import Log
+from parsieve.index.log.folders import GUARD, Folders
 from support.models.position_truth import Physical, check_random_plans
 from support.models.unit_histories import DeltaUnitTable, FolderTable, HudiUnitTable, Row, Rows, UnitTable
 
@@ -45,8 +47,8 @@ OLD_CHANGES: dict[str, dict[str, Any]] = {
     "drop": {"do": "drop"},
     "collect garbage": {"do": "collect"},
     "expire nothing": {"do": "expire", "seconds": 1_000_000_000},
+    "expire everything": {"do": "expire", "seconds": 0},
 }
-EXPIRE_ALL: dict[str, Any] = {"do": "expire", "seconds": 0}
 
 
 class OldParsieve:
@@ -169,10 +171,10 @@ class Fleet:
         }
 
     def make_old(self) -> None:
-        """Make all files of the index three days old, but not those with a time in the future."""
+        """Make all files of the index three days old."""
         old = time.time() - 3 * 86400
         for path in self.index.rglob("*"):
-            if path.is_file() and path.stat().st_mtime < time.time() + 86400:
+            if path.is_file():
                 os.utime(path, (old, old))
 
     def versions(self) -> list[int]:
@@ -196,8 +198,8 @@ def convert(fleet: Fleet) -> None:
     newest = max((fleet.index / "commits").iterdir())
     assert document_version(newest) == 1
     fleet.new().convert_index(unit="row_group", progress=False)
-    newest = max((fleet.index / "commits").iterdir())
-    assert document_version(newest) == 2
+    assert document_version(max((fleet.index / "log").iterdir())) == 2
+    assert list((fleet.index / "commits").iterdir()) == [fleet.index / GUARD]
 
 
 def test_the_new_version_reads_and_updates_what_the_old_one_wrote(fleet: Fleet) -> None:
@@ -262,24 +264,54 @@ def test_the_old_version_changes_nothing_in_a_converted_index(fleet: Fleet) -> N
     assert fleet.new().verify_index() == []
 
 
-def test_expiry_of_the_old_version_deletes_only_the_versions_that_it_was_told_to_delete(fleet: Fleet) -> None:
-    """Version 0.1 deletes old versions before it reads the newest one, which it refuses."""
+def test_expiry_of_the_old_version_that_the_conversion_overtakes_deletes_no_version(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    """Version 0.1 has listed the versions, and stops before it deletes the first one."""
     fleet.old.run(do="build", columns=COLUMNS)
+    for _ in range(3):
+        fleet.change()
+        fleet.new().update_index(progress=False)
+    fleet.make_old()
+    signal = tmp_path / "signal"
+    pause = ["parsieve.index.store:LocalStore.delete", 1]
+    fleet.old.send(do="expire", seconds=0, pause_before=pause, signal=str(signal))
+    wait_for(signal)
     convert(fleet)
+    versions, before = fleet.versions(), fleet.bytes()
+    signal.unlink()
+    assert fleet.old.answer()["error"] == "UnsupportedError"
+    assert fleet.bytes() == before
+    assert fleet.versions() == versions
+    fleet.check()
+    assert fleet.new().verify_index() == []
+
+
+def test_the_newest_version_survives_a_killed_conversion_and_an_expiry_of_the_old_version(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The conversion is killed when it has put the guard, and has not copied a version."""
+
+    def killed(*arguments: object) -> bytes:
+        raise KeyboardInterrupt
+
+    fleet.old.run(do="build", columns=COLUMNS)
     fleet.change()
     fleet.new().update_index(progress=False)
     fleet.make_old()
-    before, newest = fleet.bytes(), max(fleet.versions())
-    assert fleet.old.error(**EXPIRE_ALL) == "UnsupportedError"
-    after = fleet.bytes()
-    assert {name: after[name] for name in after} == {name: before[name] for name in after}
-    assert {name.partition("/")[0] for name in before.keys() - after.keys()} <= {"commits"}
-    assert max(fleet.versions()) == newest
-    fleet.check()
-    assert fleet.new().verify_index() == []
+    newest = max(fleet.versions())
+    with monkeypatch.context() as patch:
+        patch.setattr(Folders, "_copied", killed)
+        with pytest.raises(KeyboardInterrupt):
+            convert(fleet)
+    for name, command in OLD_CHANGES.items():
+        assert fleet.old.error(**command) == "UnsupportedError", name
+        assert max(fleet.versions()) == newest, name
+        fleet.check(1)
+        assert fleet.new().verify_index() == []
     fleet.change()
     fleet.new().update_index(progress=False)
-    fleet.new().expire_index(dt.timedelta(0))
+    assert list((fleet.index / "commits").iterdir()) == [fleet.index / GUARD]
     fleet.check()
     assert fleet.new().verify_index() == []
 
@@ -334,6 +366,31 @@ def test_an_old_writer_that_is_overtaken_by_the_conversion_commits_nothing(
     assert fleet.new().verify_index() == []
 
 
+@pytest.mark.parametrize("name", ["update", "compact", "build a Bloom index"])
+def test_a_conversion_keeps_a_commit_that_the_old_version_has_not_checked_yet(
+    fleet: Fleet, tmp_path: Path, name: str
+) -> None:
+    """Version 0.1 has put its commit. Then it finds the guard, and reports an error although the commit was moved."""
+    fleet.old.run(do="build", columns=COLUMNS)
+    fleet.change()
+    fleet.new().update_index(progress=False, compact=False)
+    fleet.change()
+    signal = tmp_path / "signal"
+    newest = max(fleet.versions())
+    fleet.old.send(**OLD_CHANGES[name], pause_before=["parsieve.index.commit:Log._stands", 1], signal=str(signal))
+    wait_for(signal)
+    convert(fleet)
+    assert max(fleet.versions()) == newest + 2
+    before = fleet.bytes()
+    signal.unlink()
+    assert fleet.old.answer()["error"] == "UnsupportedError"
+    after = fleet.bytes()
+    assert {file: after.get(file) for file in before} == before
+    fleet.check()
+    fleet.new().update_index(progress=False)
+    assert fleet.new().verify_index() == []
+
+
 @pytest.mark.parametrize("name", ["update", "compact", "build a Sieve index", "build a Bloom index"])
 def test_a_conversion_that_an_old_writer_overtakes_loses_nothing(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, name: str
@@ -364,7 +421,6 @@ def test_a_conversion_that_an_old_writer_overtakes_loses_nothing(
 
 
 def test_an_index_with_columns_in_both_formats_is_refused_by_the_old_version(fleet: Fleet) -> None:
-    """Version 0.1 can use the index again once it has no column in format 2."""
     fleet.old.run(do="build", columns=COLUMNS)
     fleet.old.run(do="build", columns=["key"], kind="bloom")
     fleet.new().build_index("at", kind="sieve", progress=False)
@@ -377,14 +433,16 @@ def test_an_index_with_columns_in_both_formats_is_refused_by_the_old_version(fle
     for name, command in OLD_CHANGES.items():
         assert fleet.old.error(**command) == "UnsupportedError", name
         assert fleet.bytes() == before, name
+    # Earlier versions still have a column in format 2, which the old version must not expire.
     fleet.new().drop_index("at")
-    fleet.change()
-    fleet.old.run(do="update")
-    assert "index" in fleet.check(2)
-    assert fleet.old.run(do="verify") == []
+    fleet.make_old()
+    before = fleet.bytes()
+    for name, command in OLD_CHANGES.items():
+        assert fleet.old.error(**command) == "UnsupportedError", name
+        assert fleet.bytes() == before, name
     fleet.change()
     fleet.new().update_index(progress=False)
-    assert "index" in fleet.check(2)
+    fleet.check(2)
     assert fleet.new().verify_index() == []
 
 
@@ -412,27 +470,33 @@ def test_an_old_collector_that_is_overtaken_by_the_conversion_deletes_nothing(
     fleet.check()
 
 
-def roll_back(fleet: Fleet) -> None:
-    """Delete the versions that version 0.1 cannot read, newest first, as the upgrade guide says."""
-    for path in sorted((fleet.index / "commits").iterdir(), reverse=True):
-        if document_version(path) == 2:
-            path.unlink()
+def drop(fleet: Fleet) -> None:
+    fleet.new().drop_index()
 
 
-def test_after_a_rollback_the_old_version_works_again(fleet: Fleet) -> None:
+def delete_folder(fleet: Fleet) -> None:
+    shutil.rmtree(fleet.index)
+
+
+@pytest.mark.parametrize("remove", [drop, delete_folder])
+def test_after_a_rollback_the_old_version_works_again(fleet: Fleet, remove: Callable[[Fleet], None]) -> None:
     fleet.old.run(do="build", columns=COLUMNS)
     fleet.change()
     convert(fleet)
     fleet.change()
     fleet.new().update_index(progress=False)
-    roll_back(fleet)
+    remove(fleet)
+    fleet.check()
+    fleet.old.run(do="build", columns=COLUMNS)
     assert "index" in fleet.check()
     fleet.change()
     fleet.old.run(do="update")
-    fleet.check()
+    assert "index" in fleet.check()
     assert fleet.old.run(do="verify") == []
-    # The parts of the deleted versions are garbage, and a later conversion starts again.
+    assert fleet.new().verify_index() == []
+    # The parts of the dropped index are garbage, and a later conversion starts again.
     fleet.make_old()
+    fleet.old.run(do="expire", seconds=0)
     fleet.old.run(do="collect")
     assert fleet.new().verify_index() == []
     convert(fleet)
