@@ -75,7 +75,10 @@ def test_rows_of_all_formats_get_the_unit_that_stores_them(form: str, unit: Any,
     assert max(map(len, row_groups)) >= 4
     layouts = plan_units(lake, slices, unit)
     numbers = UnitNumbers(layouts)
-    columns = {("k",): numbers, ("f",): UnitNumbers(plan_units(lake, slices, "row_group"))}
+    columns: dict[tuple[str, ...], UnitNumbers] = {
+        ("k",): numbers,
+        ("f",): UnitNumbers(plan_units(lake, slices, "row_group")),
+    }
     gathered = scan(lake, slices, columns)
     for (name,), column in columns.items():
         units = [
@@ -195,8 +198,14 @@ def test_values_of_another_type_leave_out_all_units_of_the_slice(tmp_path: Path)
                 yield pa.record_batch({"k": pa.array([None] * 6, kind), "f": pa.array([0.5] * 6)})
 
     slices = list(lake.snapshot().slices)
-    units = {("k",): UnitNumbers([UnitLayout((4, 4, 4))]), ("f",): UnitNumbers([UnitLayout((4, 4, 4))])}
-    axes = {("k",): _core.SieveAxis(pa.int64()), ("f",): _core.SieveAxis(pa.float64())}
+    units: dict[tuple[str, ...], UnitNumbers] = {
+        ("k",): UnitNumbers([UnitLayout((4, 4, 4))]),
+        ("f",): UnitNumbers([UnitLayout((4, 4, 4))]),
+    }
+    axes: dict[tuple[str, ...], _core.SieveAxis] = {
+        ("k",): _core.SieveAxis(pa.int64()),
+        ("f",): _core.SieveAxis(pa.float64()),
+    }
     with Room(1 << 20) as room:
         lake_of_test: Any = Changing()
         gathered = gather(lake_of_test, slices, axes, room, memory=1 << 20, threads=1, units=units)

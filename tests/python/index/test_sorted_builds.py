@@ -56,7 +56,7 @@ def lake_of(kind: str) -> ModelLake:
 def built(lake: ModelLake, folder: Path, *, memory: int, threads: int, together: bool) -> tuple[bytes, bytes]:
     """Return the root and the segment file."""
     snapshot = lake.snapshot()
-    axes = {("k",): _core.SieveAxis(lake.schema.field("k").type)}
+    axes: dict[tuple[str, ...], _core.SieveAxis] = {("k",): _core.SieveAxis(lake.schema.field("k").type)}
     with Room(memory, folder) as room:
         rows = gather(lake, snapshot.slices, axes, room, memory=memory, threads=threads, together=together)[("k",)]
         locations = [file_slice.location for file_slice in snapshot.slices]

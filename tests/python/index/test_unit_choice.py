@@ -13,7 +13,7 @@ from support.formats import folder
 from parsieve import _core
 from parsieve.index.build import unit_choice
 from parsieve.index.build.unit_choice import MeasuredUnit, choose, choose_unit, measure_units
-from parsieve.lake.base import Lake
+from parsieve.lake.base import Lake, Slice
 from parsieve.table import Table
 
 FILES, ROWS, GROUP = 8, 4_000, 500
@@ -100,9 +100,14 @@ def test_advice_names_the_units(tmp_path: Path) -> None:
 
 def test_few_large_files_are_read_for_the_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = table_of(tmp_path / "t", "scattered")
-    read = []
+    read: list[str | None] = []
     read_keys = lake.read_keys
-    monkeypatch.setattr(lake, "read_keys", lambda piece, columns: read.append(piece.path) or read_keys(piece, columns))
+
+    def watched(file_slice: Slice, columns: Any) -> Any:
+        read.append(file_slice.path)
+        return read_keys(file_slice, columns)
+
+    monkeypatch.setattr(lake, "read_keys", watched)
     # As if the files were large.
     monkeypatch.setattr(unit_choice, "REQUEST_BYTES", 1)
     assert choose_unit(lake, lake.snapshot(), ("key",)) == "row_group"

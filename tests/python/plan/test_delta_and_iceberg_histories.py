@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -56,48 +55,6 @@ def test_plans_of_a_changing_delta_table_are_correct(tmp_path: Path, seed: int, 
     table.update_index(progress=False)
     assert table.verify_index() == []
     check_plans(table, table.plan().to_arrow(), random_, 4)
-
-
-@pytest.mark.parametrize(("seed", "index"), [(1, "sieve"), (2, "sieve"), (1, "bloom"), (2, "both")])
-def test_plans_of_a_changing_delta_table_are_correct(tmp_path: Path, seed: int, index: str) -> None:
-    random_ = random.Random(seed)
-    path = str(tmp_path)
-    write_deltalake(path, some_rows(random_, 30), partition_by=["year"] if seed == 1 else None)
-    table = ps.open_table(path)
-    for step in range(8):
-        operation = random_.choice(["append", "append", "delete", "update", "compact"])
-        delta_table = DeltaTable(path)
-        if operation == "append":
-            write_deltalake(path, some_rows(random_, 20, first=step * 50), mode="append")
-        elif operation == "delete":
-            delta_table.delete(f"id % 7 = {step % 7}")
-        elif operation == "update":
-            delta_table.update(updates={"id": "id + 500"}, predicate=f"id % 3 = {step % 3}")
-        else:
-            delta_table.optimize.compact()
-        if step == 3:
-            build(table, index)
-        elif step == 6:
-            table.update_index(progress=False)
-        full = table.plan().to_arrow()
-        check_plans(table, full, random_, 4)
-        check_no_more_is_kept(table, full, random_)
-    for version in (0, 3, 5):
-        full = table.plan(as_of=version).to_arrow()
-        check_plans(table, full, random_, 4, as_of=version)
-        check_no_more_is_kept(table, full, random_, as_of=version)
-    assert table.verify_index() == []
-    table.update_index(progress=False)
-    assert table.verify_index() == []
-    check_plans(table, table.plan().to_arrow(), random_, 4)
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
-    sql_catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=(tmp_path / "house").as_uri())
-    sql_catalog.create_namespace("n")
-    yield sql_catalog
-    sql_catalog.close()
 
 
 @pytest.mark.parametrize(("seed", "index"), [(1, "sieve"), (2, "sieve"), (1, "bloom"), (2, "both")])

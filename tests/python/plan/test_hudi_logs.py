@@ -49,7 +49,12 @@ class Logged(Lake):
         yield from _Merged(data_slice.native).batches(SCHEMA)
 
     def read(
-        self, snapshot: Snapshot, slices: Sequence[Slice], columns: Sequence[str] | None = None, filter: Any = None
+        self,
+        snapshot: Snapshot,
+        slices: Sequence[Slice],
+        columns: Sequence[str] | None = None,
+        filter: Any = None,
+        row_groups: Sequence[Sequence[int] | None] = (),
     ) -> pa.RecordBatchReader:
         return selected([_Merged(data_slice.native) for data_slice in slices], snapshot.schema, columns, filter)
 

@@ -92,7 +92,7 @@ def test_the_demo_keeps_its_table_and_its_commands_work(
     for command in [*commands, printed.splitlines()[-1].strip()]:
         assert str(lake) in command
         assert main(shlex.split(command)[1:]) == 0
-    assert re.search("kept [12] of 8 files", capsys.readouterr().out)
+    assert re.search(r"kept \d of 8 files", capsys.readouterr().out)
 
 
 def test_the_option_no_spark_omits_spark(

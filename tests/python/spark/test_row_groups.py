@@ -32,7 +32,7 @@ def table(tmp_path: Path) -> ps.Table:
         rows = keys[number * GROUPS * ROWS : (number + 1) * GROUPS * ROWS]
         data = pa.table({"id": rows, "text": [f"{key:030}" for key in rows]})
         pq.write_table(data, folder / f"part-{number}.parquet", row_group_size=ROWS)
-    table = settled(ps.open_table(folder))
+    table: ps.Table = settled(ps.open_table(folder))
     table.build_index("id", kind="sieve", unit="row_group", progress=False)
     return table
 

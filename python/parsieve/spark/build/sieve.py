@@ -150,7 +150,7 @@ class ColumnJob:
 
 @dataclass(frozen=True)
 class BuiltPart:
-    """A part that was built: the data with which the driver joins the parts, and its segment file unless it has no keys."""
+    """A part that was built: the data to join it with other parts, and its segment file unless it has no keys."""
 
     share: bytes
     files: tuple[Part, ...]
