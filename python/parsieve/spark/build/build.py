@@ -61,8 +61,7 @@ def build_index(
         parts: how many parts to build a Sieve index in; None depends on the number of rows. The result is the same.
         memory: bytes of rows that a reading task holds before it writes a run, or of filters that it writes together.
         fpp: the false positive rate of the filters of a Bloom index.
-        unit: the parts of files that a Sieve index tells apart, as for `Table.build_index`: "file", "row_group", "rows"
-            or "auto".
+        unit: the units of a Sieve index, as for `Table.build_index`: "file", "row_group", "rows" or "auto".
         pages: whether the index also has a map of the pages of all files, as for `Table.build_index`.
 
     >>> import tempfile, parsieve.spark as pss
