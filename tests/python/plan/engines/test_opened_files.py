@@ -142,11 +142,12 @@ def test_an_update_opens_only_changed_files(folder: Path, kind: str) -> None:
     (folder / "part-05.parquet").unlink()
     (folder / "part-06.parquet").rename(folder / "part-13.parquet")
     wait_until_old(folder)
+    # So many files are replaced that a compaction would pay, and it would open the other files too.
     with count_opened(folder) as counts:
-        table.update_index()
+        table.update_index(compact=False)
     assert set(counts) == {"part-03.parquet", "part-12.parquet", "part-13.parquet"}
     with count_opened(folder) as counts:
-        table.update_index()
+        table.update_index(compact=False)
     assert counts == {}
     assert table.verify_index() == []
     assert len(table.plan("key = 7000", row_groups=False).files) == 2

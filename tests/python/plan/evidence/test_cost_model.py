@@ -45,10 +45,11 @@ def num_opened(plan: ps.Plan) -> int:
     return len(plan.record.row_groups)
 
 
-def index_table(folder: Path, kind: str = "sieve") -> ps.Table:
+def index_table(folder: Path) -> ps.Table:
+    """Index the keys by file, without fingerprints, so that the index keeps files for missing keys."""
     table = ps.open_table(str(folder))
     while table.index_stats().get("key") is None or table.index_stats()["key"].locations < FILES:
-        table.build_index("key", kind=kind)
+        table.build_index("key", kind="sieve", unit="file", fpp=None)
     return ps.open_table(str(folder))
 
 
