@@ -431,7 +431,8 @@ class Log:
 
     def publish(self, commit: Commit) -> bool:
         """Publish a version as the newest one. Return False, without any effect, if another writer was faster."""
-        self._folders.prepare(commit.format == FORMAT)
+        if not self._folders.prepare(commit.version, commit.format == FORMAT):
+            return False
         name, data = name_of(commit.version, self._folders.folder), commit.to_bytes()
         return put_new(self.store, name, data) and self._is_in_history(commit, name, data)
 

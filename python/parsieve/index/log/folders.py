@@ -150,14 +150,25 @@ class Folders:
         except FileNotFoundError:
             return self._store.get(names[1])
 
-    def prepare(self, needs_guard: bool) -> None:
-        """Move all versions if the next one must be in `log/`, because of its format or because of the guard."""
-        if not self.is_moved and (needs_guard or self._has_guard):
-            self.move()
+    def prepare(self, version: int, needs_guard: bool) -> bool:
+        """Move all versions if the next one must be in `log/`, because of its format or because of the guard.
+
+        Return False, and move nothing, if another writer has put this version.
+        """
+        if self.is_moved or not (needs_guard or self._has_guard):
+            return True
+        found = self._list(COMMITS)
+        if found and not _has_guard(found) and found[-1][0] >= version:
+            return False
+        self._move(found)
+        return True
 
     def move(self) -> None:
         """Move all versions to `log/`, or finish a move that another process began."""
-        store, found = self._store.final, self._list(COMMITS)
+        self._move(self._list(COMMITS))
+
+    def _move(self, found: Versions) -> None:
+        store = self._store.final
         if not _has_guard(found):
             content: dict[str, object] = {"version": 0, "document": ""}
             if found:

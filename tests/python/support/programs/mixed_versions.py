@@ -300,10 +300,11 @@ def test_the_newest_version_survives_a_killed_conversion_and_an_expiry_of_the_ol
     fleet.new().update_index(progress=False)
     fleet.make_old()
     newest = max(fleet.versions())
-    with monkeypatch.context() as patch:
-        patch.setattr(Folders, "_copied", killed)
-        with pytest.raises(KeyboardInterrupt):
-            convert(fleet)
+    copied = Folders._copied
+    monkeypatch.setattr(Folders, "_copied", killed)
+    with pytest.raises(KeyboardInterrupt):
+        convert(fleet)
+    monkeypatch.setattr(Folders, "_copied", copied)
     for name, command in OLD_CHANGES.items():
         assert fleet.old.error(**command) == "UnsupportedError", name
         assert max(fleet.versions()) == newest, name
