@@ -161,7 +161,7 @@ class LocalExecutor:
         def read(chosen: Sequence[Slice], units: UnitNumbers) -> Gathered:
             return self._gather(lake, chosen, {path: reader.axis}, {path: units})[path]
 
-        return compact_units(self.store, reader, masks, slices, read, self._rows_room(), self.memory)
+        return compact_units(reader, masks, slices, read, room=self._rows_room(), memory=self.memory)
 
     def fill_shelves(
         self, lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float]

@@ -19,7 +19,8 @@ from support.encrypted_files import encrypted
 import parsieve as ps
 from parsieve.index import TableIndex, View
 from parsieve.index.log import bindings
-from parsieve.index.log.commit import Commit, MapState, name_of
+from parsieve.index.log.commit import Commit, MapState
+from parsieve.index.log.folders import LOG, name_of
 from parsieve.index.pages.build import read_map
 from parsieve.index.pages.compact import MAX_PARTS
 from parsieve.io.store.base import Store
@@ -186,13 +187,13 @@ def test_versions_with_a_map_are_documents_of_version_2(tmp_path: Path) -> None:
     assert store.get(name_of(view_of(table).version)).startswith(b"parsieve-index commit 1 ")
     table.build_index("id", kind="bloom", pages=True)
     commit = view_of(table).commit
-    data = store.get(name_of(commit.version))
+    data = store.get(name_of(commit.version, LOG))
     assert data.startswith(b"parsieve-index commit 2 ")
     assert Commit.from_bytes(data, "a version") == commit
     assert {part.name for part in map_of(table).parts()} <= {part.name for part in commit.parts()}
     assert all(mapped(table).values())
     table.build_index("id", kind="bloom", pages=False)
-    assert store.get(name_of(view_of(table).version)).startswith(b"parsieve-index commit 1 ")
+    assert store.get(name_of(view_of(table).version, LOG)).startswith(b"parsieve-index commit 1 ")
 
 
 def test_dropping_the_index_drops_the_map(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ these numbers. Only a base that is read completely gets rid of them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,7 +25,6 @@ from parsieve.index.scan.spill import Room
 from parsieve.index.scan.units import UnitCutter, UnitNumbers
 from parsieve.index.sieve.base import put_base
 from parsieve.index.sieve.reader import ColumnReader
-from parsieve.io.store.base import Store
 
 if TYPE_CHECKING:
     from parsieve.lake.base import Slice
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # How many segments to read with one call.
 LOADED_TOGETHER = 1024
+# So many bytes of removed segments may always stay in the files of kept ones.
+SMALL_BYTES = 16 << 10
 
 
 @dataclass(frozen=True)
@@ -94,24 +96,28 @@ ReadSlices = Callable[[Sequence["Slice"], UnitNumbers], Gathered]
 
 
 def compact_units(
-    store: Store,
-    reader: ColumnReader,
-    masks: Masks,
-    slices: Mapping[int, Slice],
-    read: ReadSlices,
-    room: Room,
-    memory: int,
+    reader: ColumnReader, masks: Masks, slices: Mapping[int, Slice], read: ReadSlices, *, room: Room, memory: int
 ) -> tuple[Base, set[int]] | None:
     """Store a new base. Also return the ids of slices that could not be read again.
 
-    `slices` has the slices that can be read, by id. Return None if a segment is damaged, so that all slices must be
-    read again.
+    `slices` has the slices that can be read, by id. Return None if all slices must be read again: if a segment is
+    damaged, or if kept segments would keep files of which they are less than half.
     """
     timeline, state = masks.timeline, reader.state
     if not _load_segments(reader, timeline):
         return None
     changed = timeline.changed
     rebuilt, again = timeline.touched(masks.masked, changed)
+    removed = set(rebuilt)
+    entries = timeline.segments()
+    kept_bytes = Counter[int]()
+    for number, (file, _, length, *_) in enumerate(entries):
+        if number not in removed:
+            kept_bytes[file] += length
+    used = sorted(kept_bytes)
+    unused_bytes = sum(state.base.files[file].size for file in used) - kept_bytes.total()
+    if unused_bytes > kept_bytes.total() + SMALL_BYTES:
+        return None
     unread = {slice_id for slice_id in again if slice_id not in slices}
     masked = sorted({*masks.masked, *unread})
     ids = [slice_id for slice_id in again if slice_id in slices]
@@ -122,15 +128,12 @@ def compact_units(
     _complete(gathered, timeline.sides(masked), numbers, len(ids))
     unread |= {ids[position] for position in gathered.failed}
 
-    removed = set(rebuilt)
-    entries = timeline.segments()
-    used = sorted({entry[0] for number, entry in enumerate(entries) if number not in removed})
     files = [used.index(file) if file in used else 0 for file in range(len(state.base.files))]
     kept_files = tuple(state.base.files[file] for file in used)
     kept = KeptSegments(timeline, rebuilt, files, len(kept_files), masked, changed)
     instant = state.deltas[-1].instant if state.deltas else state.base.instant
     built = merge(gathered, units, instant, room, memory=memory, options=timeline.options, kept=kept)
-    return put_base(store, reader.axis, built, instant, kept_files), unread
+    return put_base(reader.store, reader.axis, built, instant, kept_files), unread
 
 
 def _load_segments(reader: ColumnReader, timeline: _core.SieveUnitTimeline) -> bool:
