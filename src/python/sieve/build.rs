@@ -24,10 +24,12 @@ use std::sync::{Mutex, PoisonError};
 
 /// The two sections of a file: the lookups, and the keys, which only compaction reads.
 type Sections<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+/// The bytes of both sections.
+type SectionBytes = (Vec<u8>, Vec<u8>);
 /// A root or share, and the last bytes of both sections.
-type Finished = (Vec<u8>, (Vec<u8>, Vec<u8>));
+type Finished = (Vec<u8>, SectionBytes);
 /// A root of version 2, and the last bytes of both sections.
-type FinishedUnits = (EncodedRoot, (Vec<u8>, Vec<u8>));
+type FinishedUnits = (EncodedRoot, SectionBytes);
 /// The nulls and NaNs of each location, and whether it has unread rows.
 pub(super) type SideCounts = Vec<(u64, u64, bool)>;
 
@@ -155,7 +157,7 @@ impl<K: SortableKey> PartialIndex<K> {
         sorted: Option<SortedBuild<K>>,
         builder: Builder<K>,
         stream: &mut SegmentStream<K>,
-    ) -> Result<(Built<K>, (Vec<u8>, Vec<u8>))> {
+    ) -> Result<(Built<K>, SectionBytes)> {
         let mut built = match sorted {
             Some(sorted) => sorted.finish()?,
             None => builder.finish(),
@@ -443,7 +445,7 @@ fn single(column: Column) -> PyResult<ArrayRef> {
     }
 }
 
-fn sections_to_bytes<'py>(py: Python<'py>, sections: &(Vec<u8>, Vec<u8>)) -> Sections<'py> {
+fn sections_to_bytes<'py>(py: Python<'py>, sections: &SectionBytes) -> Sections<'py> {
     (PyBytes::new(py, &sections.0), PyBytes::new(py, &sections.1))
 }
 

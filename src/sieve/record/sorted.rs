@@ -16,6 +16,9 @@ pub struct SortedRows<K> {
     counted: Vec<(K, u32, u64)>,
 }
 
+/// Takes sorted keys and their locations.
+type TakeRows<'a, K> = &'a mut dyn FnMut(&[(K, u32)]) -> Result<()>;
+
 /// Rows in ranges of ascending keys.
 trait Ranges<K>: Debug + Send + Sync {
     /// Returns the number of rows in each range.
@@ -23,7 +26,7 @@ trait Ranges<K>: Debug + Send + Sync {
     /// Returns the least key of some ranges.
     fn least(&self, ranges: Range<usize>) -> Option<K>;
     /// Calls `take` with the sorted keys and locations of each of some ranges.
-    fn visit(&self, ranges: Range<usize>, take: &mut dyn FnMut(&[(K, u32)]) -> Result<()>) -> Result<()>;
+    fn visit(&self, ranges: Range<usize>, take: TakeRows<'_, K>) -> Result<()>;
 }
 
 /// Ranges of words that become keys when they are visited.
@@ -47,7 +50,7 @@ impl<K, W: Offset + Send + Sync, F: Fn(W) -> K + Send + Sync> Ranges<K> for Unpa
         self.rows.least(ranges).map(&self.unpack)
     }
 
-    fn visit(&self, ranges: Range<usize>, take: &mut dyn FnMut(&[(K, u32)]) -> Result<()>) -> Result<()> {
+    fn visit(&self, ranges: Range<usize>, take: TakeRows<'_, K>) -> Result<()> {
         let mut keys = Vec::new();
         self.rows.sorted(ranges, |rows| {
             keys.clear();

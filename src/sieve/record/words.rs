@@ -9,6 +9,9 @@ const CHUNK_ROWS: usize = 1 << 16;
 /// Keys that repeat this often in neighbouring rows are stored once, with the number of rows.
 const MANY: u64 = 16;
 
+/// A key with its location and a number of rows.
+pub(in crate::sieve) type Counted<W> = (W, u32, u64);
+
 /// Rows of keys that are stored as words.
 #[derive(Debug)]
 pub(in crate::sieve) struct Words<W> {
@@ -17,9 +20,9 @@ pub(in crate::sieve) struct Words<W> {
     num_bytes: usize,
     open: Chunk<W>,
     /// The last key and location, and the number of its neighbouring rows.
-    last: Option<(W, u32, u64)>,
+    last: Option<Counted<W>>,
     /// Keys with their location and a number of rows.
-    counted: Vec<(W, u32, u64)>,
+    counted: Vec<Counted<W>>,
 }
 
 impl<W> Default for Words<W> {
@@ -75,7 +78,7 @@ impl<W: Offset> Words<W> {
     }
 
     #[inline]
-    fn store(&mut self, (word, location, rows): (W, u32, u64)) {
+    fn store(&mut self, (word, location, rows): Counted<W>) {
         if rows > MANY {
             return self.counted.push((word, location, rows));
         }
@@ -97,13 +100,13 @@ impl<W: Offset> Words<W> {
 
     /// Returns the memory in use: zero only if there are no rows. What may double when it grows counts twice.
     pub(in crate::sieve) fn num_bytes(&self) -> usize {
-        let pair = size_of::<(W, u32, u64)>();
+        let pair = size_of::<Counted<W>>();
         let last = usize::from(self.last.is_some()) * pair;
         self.num_bytes + self.open.num_bytes() + last + 2 * self.counted.capacity() * pair
     }
 
     /// Returns the chunks, and the keys with a number of rows.
-    pub(in crate::sieve) fn into_parts(mut self) -> (Vec<Chunk<W>>, Vec<(W, u32, u64)>) {
+    pub(in crate::sieve) fn into_parts(mut self) -> (Vec<Chunk<W>>, Vec<Counted<W>>) {
         if let Some(last) = self.last.take() {
             self.store(last);
         }
