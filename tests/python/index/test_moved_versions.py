@@ -337,3 +337,32 @@ def test_opening_an_index_lists_one_folder(made: Converted) -> None:
     assert TableIndex(store).refresh() is not None
     # One listing, and one version.
     assert store.requests - before == 2
+
+
+class UnsureStore(ObjectStore):
+    """An object store that writes a file, and then loses the answer."""
+
+    lost = 0
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        if super().put_if_absent(name, data):
+            self.lost += 1
+            raise OSError("the answer was lost")
+        return False
+
+
+def test_a_move_in_an_object_store_survives_lost_answers(made: Converted) -> None:
+    store = UnsureStore(MemoryStore(), "index")
+    for path in made.index.rglob("*"):
+        if path.is_file():
+            store.put(str(path.relative_to(made.index)), path.read_bytes())
+    table = made.table(TableIndex(store))
+    table.convert_index(progress=False)
+    # The guard, each version that was moved, and the new version.
+    assert store.lost == 1 + len(made.documents) + 1
+    assert [file.name for file in store.list("commits")] == [GUARD]
+    assert [file.name for file in store.list("log")] == [
+        name_of(version, LOG) for version in (*sorted(made.documents), max(made.documents) + 1)
+    ]
+    assert table.plan("id = 7001").to_arrow().num_rows == 1
+    assert table.verify_index() == []
