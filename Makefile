@@ -130,6 +130,7 @@ bench: develop .venv/stamp-bench ## the Rust and Python benches, compared with o
 	$(BIN)/python benches/python/layouts.py --save
 	$(BIN)/python benches/index/sieve_size.py --save
 	$(BIN)/python benches/index/sieve_lake.py --save
+	$(BIN)/python benches/index/sieve_build.py --save
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve
 
 .PHONY: bench-spark
@@ -149,6 +150,7 @@ bench-smoke: develop .venv/stamp-bench ## run every bench once with little data,
 	$(BIN)/python benches/python/layouts.py --smoke
 	$(BIN)/python benches/index/sieve_size.py --smoke
 	$(BIN)/python benches/index/sieve_lake.py --smoke
+	$(BIN)/python benches/index/sieve_build.py --smoke
 	cargo bench --locked $(CARGO_FEATURES) --bench sieve -- --smoke
 
 # These flags give libFuzzer its coverage on stable Rust, without a nightly toolchain or cargo-fuzz.
