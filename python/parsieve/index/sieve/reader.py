@@ -173,8 +173,8 @@ class ColumnReader:
 
     @property
     def has_ranges(self) -> bool:
-        """Return whether answers name units, which may be ranges of rows. In format 1, they name slices."""
-        return self.state.layout is not None
+        """Return whether answers name units that may be smaller than slices."""
+        return self.state.layout is not None and self.state.layout.unit != "file"
 
     def unit_ranges(self, ids: pa.UInt32Array) -> list[UnitRanges | None]:
         """Return for each id the rows of each row group, and the row group and the rows of each unit.
