@@ -13,6 +13,7 @@ from parsieve.index.table_index import TableIndex
 from parsieve.lake.base import AsOf, Lake
 from parsieve.lake.open import open_lake
 from parsieve.plan.evidence.questions import Among, ask, leaves
+from parsieve.plan.lookup import LookupResult, look_up
 from parsieve.plan.make import PlanOptions, check_arguments, refuse_stale, report_unknown
 from parsieve.plan.open_table import OpenTable
 from parsieve.plan.pickling import restore_table, table_state
@@ -116,6 +117,37 @@ class Table(IndexedTable):
         if stale == "error":
             refuse_stale(plan.record, not self.opened.index.is_empty)
         return plan
+
+    def lookup(
+        self,
+        column: str | Sequence[str],
+        keys: Any,
+        columns: Sequence[str] | None = None,
+        *,
+        as_of: AsOf = None,
+        threads: int | None = None,
+    ) -> LookupResult:
+        """Find the rows of one key, of a thousand, or of a million.
+
+        The index is asked once for all keys, and each page of the table is read at most once. A key that is given
+        several times returns its rows each time. Nulls match nothing. Files that the index does not cover are read.
+
+        Args:
+            column: The column with the keys. A field of a struct is a dotted name, or a list of names.
+            keys: An Arrow array, a column of a DataFrame, or a list of values.
+            columns: The columns to return. None returns all columns.
+            as_of: The state of the table, as for `plan`.
+            threads: The number of files to read at the same time. None means one for each processor.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": range(100), "square": [n * n for n in range(100)]}), folder + "/0.parquet")
+        >>> result = ps.open_table(folder).lookup("id", [7, 7, 500], columns=["square"])
+        >>> result.table["square"].to_pylist(), result.missing.to_pylist()
+        ([49, 49], [500])
+        """
+        check_arguments(as_of, "warn")
+        return look_up(self.opened, column, keys, columns, as_of, threads)
 
     def advise(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,8 @@ from parsieve.predicate.column_names import column_name
 from parsieve.predicate.expr import Always, Expr, IsNull, columns, walk
 from parsieve.predicate.normalize import normalize
 from parsieve.predicate.render import to_duckdb, to_pyarrow
+from parsieve.reader.request import Candidates, ReadRequest
+from parsieve.reader.stream import read_files
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,11 +38,19 @@ if TYPE_CHECKING:
 _SPARK = "parsieve.spark.scan.read"
 
 
+# If at most this share of a table can match, engines get the rows that the page reader finds. Otherwise they scan the
+# files themselves.
+FEW = 0.25
+
+
 def rows_of(record: PlanRecord, numbers: Sequence[int] | None = None) -> Rows:
     """Return the rows of some kept files of a plan by their numbers, or of all of them."""
     numbers = record.kept if numbers is None else numbers
     groups = [record.groups_to_read(number) for number in numbers]
-    return Rows(record.lake, record.snapshot, record.expr, record.slices(numbers), groups)
+    ranges = [record.row_ranges.get(number) for number in numbers]
+    rows = Rows(record.lake, record.snapshot, record.expr, record.slices(numbers), groups, ranges)
+    rows.are_few = record.candidate_share is not None and record.candidate_share <= FEW
+    return rows
 
 
 def to_spark(plan: Plan, spark: Any, name: str | None) -> Any:
@@ -54,6 +64,9 @@ class Rows:
     A pickled copy contains these slices, but not the rest of the snapshot.
     """
 
+    # Whether few of the table's rows can match.
+    are_few = False
+
     def __init__(
         self,
         lake: Lake,
@@ -61,18 +74,25 @@ class Rows:
         expr: Expr,
         slices: Sequence[Slice],
         row_groups: Sequence[Sequence[int] | None],
+        row_ranges: Sequence[Sequence[tuple[int, int]] | None],
     ) -> None:
-        """`row_groups` are the row groups of each slice that may contain such rows; None means all of them."""
+        """`row_groups` and `row_ranges` are those of each slice that may contain such rows; None means all of them."""
         self._lake = lake
         self._snapshot = snapshot
         self._expr = expr
         self._slices = slices
         self._row_groups = row_groups
+        self._row_ranges = row_ranges
 
     def __getstate__(self) -> dict[str, Any]:
         snapshot = self._snapshot
         state = {name: value for name, value in self.__dict__.items() if name != "_files"}
         return state | {"_snapshot": Snapshot(snapshot.id, snapshot.instant, snapshot.schema, MadeSlices(()))}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows."""
+        return self._snapshot.schema
 
     def _filter(self) -> Any:
         """Return the predicate for pyarrow, or None if every row matches."""
@@ -115,14 +135,38 @@ class Rows:
             return None
         return PlannedDataset.planned(self._files, *self._conditions())
 
-    def reader(self, names: Sequence[str] | None, hold: bool = False) -> pa.RecordBatchReader:
+    def reader(
+        self, names: Sequence[str] | None, hold: bool = False, threads: int | None = None
+    ) -> pa.RecordBatchReader:
         """Return the rows as a stream, with some columns.
 
         With `hold`, rows are returned only once a file is read completely, so that any file that changes can be read
         again. Without, a large file that is overwritten after some of its rows were returned raises `ConflictError`.
         """
-        schema = self._snapshot.schema
         output = self._columns(names)
+        if not self._reads_pages(output):
+            return self._scan(output, hold)
+        request = ReadRequest(self._snapshot.schema, tuple(output), self._expr)
+        files = [
+            Candidates(*file) for file in zip(self._slices, self._row_ranges, self._row_groups, strict=True)
+        ]
+        batches = read_files(
+            self._lake, files, request, lambda start, end: iter(self._part(start, end)._scan(output, hold)), threads
+        )
+        return pa.RecordBatchReader.from_batches(request.output, batches)
+
+    def _reads_pages(self, output: Sequence[str]) -> bool:
+        """Return whether to read the matching rows by pages. Without a condition, all pages must be decoded."""
+        return bool(self._slices and output) and not isinstance(normalize(self._expr), Always)
+
+    def _part(self, start: int, end: int) -> Rows:
+        """Return the rows of some of the slices."""
+        slices, groups, ranges = (part[start:end] for part in (self._slices, self._row_groups, self._row_ranges))
+        return Rows(self._lake, self._snapshot, self._expr, slices, groups, ranges)
+
+    def _scan(self, output: list[str], hold: bool) -> pa.RecordBatchReader:
+        """Return the rows as a stream, by decoding complete row groups."""
+        schema = self._snapshot.schema
         condition = self._filter()
         if not self._slices:
             return pa.RecordBatchReader.from_batches(pa.schema([schema.field(name) for name in output]), [])
@@ -163,6 +207,8 @@ class Rows:
         schema = self._snapshot.schema
         if _has(schema, pa.types.is_decimal256):
             raise UnsupportedError("Polars has no decimals of more than 38 digits; use to_arrow")
+        if self.are_few and "" not in schema.names and self._reads_pages(schema.names):
+            return frame_of_dataset(PageRows(self))
         by_name = not any(map(_is_no_name, schema.names))
         if by_name and not _has(schema, _not_for_polars):
             files = self._plain_files()
@@ -185,6 +231,9 @@ class Rows:
             raise UnsupportedError("DuckDB has no half floats and no decimals of more than 38 digits; use to_arrow")
         if con is None:
             con = duckdb.default_connection()
+        rows = self._few_rows()
+        if rows is not None:
+            return con.from_arrow(rows)
         native = self._duckdb_native(con)
         if native is not None:
             return native
@@ -195,6 +244,22 @@ class Rows:
         scan = None if "" in schema.names or not self._slices else self.dataset()
         # pyarrow filters the dataset, because it can compare values that DuckDB cannot represent.
         return con.from_arrow(self.reader(None, hold=True).read_all() if scan is None else scan)
+
+    def _few_rows(self) -> pa.Table | None:
+        """Read the rows now if they are probably few; None if they are too many."""
+        schema = self._snapshot.schema
+        if not self.are_few or not self._reads_pages(schema.names):
+            return None
+        from parsieve.plan.duckdb_source import MOST_BYTES
+
+        batches: list[pa.RecordBatch] = []
+        size = 0
+        for batch in self.reader(None, hold=True):
+            size += batch.nbytes
+            if size > MOST_BYTES:
+                return None
+            batches.append(batch)
+        return pa.Table.from_batches(batches, schema)
 
     def _duckdb_native(self, con: Any) -> Any:
         """Return the rows as a scan by DuckDB itself, or None if that would not be exact.
@@ -255,6 +320,18 @@ class Rows:
 
     def _duckdb_types(self, con: Any) -> Any:
         return con.from_arrow(self._snapshot.schema.empty_table()).types
+
+
+class PageRows:
+    """The rows of a plan for `frame_of_dataset`: a schema, and batches with some columns."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self.schema = rows.schema
+
+    def to_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Read the rows. Each call checks the files again."""
+        yield from self._rows.reader(columns, hold=True)
 
 
 def _tests_text_for_null(expr: Expr) -> bool:

@@ -135,8 +135,12 @@ class Plan:
         """
         return json.dumps(to_dict(self.record), indent=2)
 
-    def to_batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def to_batches(
+        self, columns: Sequence[str] | None = None, *, threads: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Iterate over the matching rows as record batches, with the given columns (None: all).
+
+        See `to_arrow` for how the rows are read, and for `threads`.
 
         If a file was replaced since the plan, the new file is read. If a file was removed, or a large file is
         overwritten after some of its rows were yielded, this raises `ConflictError`.
@@ -149,7 +153,7 @@ class Plan:
         1
         """
         with foreign(self.record.lake.uri):
-            yield from rows_of(self.record).reader(columns)
+            yield from rows_of(self.record).reader(columns, threads=threads)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the matching rows as an Arrow C stream, cast to `requested_schema` if it is given."""
@@ -158,8 +162,12 @@ class Plan:
         # Outside of `foreign`: an error of the consumer's schema is not an error of the table.
         return reader.__arrow_c_stream__(requested_schema)
 
-    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+    def to_arrow(self, columns: Sequence[str] | None = None, *, threads: int | None = None) -> pa.Table:
         """Read the matching rows, with the given columns (None: all). For pandas, call `.to_pandas()` on the result.
+
+        The columns of the predicate are read first, only in the row groups and row ranges of the plan. Of the other
+        columns, only the pages with matching rows are read. Up to `threads` files are read at the same time (None: one
+        for each processor). If most rows match, or if a file needs it, pyarrow decodes complete row groups instead.
 
         If a file was replaced since the plan, the new file is read. If a file was removed or keeps changing, this
         raises `ConflictError`.
@@ -171,7 +179,7 @@ class Plan:
         ['b']
         """
         with foreign(self.record.lake.uri):
-            return rows_of(self.record).reader(columns, hold=True).read_all()
+            return rows_of(self.record).reader(columns, hold=True, threads=threads).read_all()
 
     def to_dataset(self) -> pads.Dataset:
         """Return a pyarrow dataset of the kept files and row groups that yields the matching rows.

@@ -102,6 +102,22 @@ class PlanRecord:
         return None if self.rows is None else self.rows.num_rows
 
     @cached_property
+    def candidate_share(self) -> float | None:
+        """The share of the table's bytes in rows that can contain a match; None if the sizes of files are unknown."""
+        sizes = self.snapshot.slices.size
+        if sizes.null_count:
+            return None
+        numbers = pa.array(self.kept, pa.int64())
+        kept, known = pc.sum(sizes.take(numbers)).as_py() or 0, 0.0
+        if self.num_rows is not None:
+            # The rows of the other kept files are unknown, so all of them count.
+            with_rows = pa.array(self.row_ranges, pa.int64())
+            known = pc.sum(sizes.take(with_rows.filter(pc.is_in(with_rows, value_set=numbers)))).as_py() or 0
+            rows, total_rows = self.num_rows
+            known *= 1 - rows / max(total_rows, 1)
+        return float((kept - known) / max(pc.sum(sizes).as_py() or 0, 1))
+
+    @cached_property
     def kept(self) -> list[int]:
         """The numbers of the files that can contain a match."""
         numbers = pc.indices_nonzero(self.files.kept).to_pylist()

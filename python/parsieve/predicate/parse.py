@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.predicate.builder import column_in, distinct, format_value, out_of_type_leaf, scalar_value
+from parsieve.predicate.builder import column_in, distinct, format_value, is_text, out_of_type_leaf, scalar_value
 from parsieve.predicate.column_names import ColumnNames
-from parsieve.predicate.expr import Always, And, Column, Expr, Not, Or, all_of, any_of, columns
-from parsieve.predicate.literals import nearest_values
+from parsieve.predicate.expr import Always, And, Column, Expr, Not, Or, all_of, any_of, columns, value_type
+from parsieve.predicate.literals import NearestValues, Value, nearest_values
 from parsieve.predicate.messages import NotUnderstoodError
 from parsieve.predicate.numpy_times import has_multiple_steps
 from parsieve.predicate.temporal import zone_named
@@ -147,25 +147,60 @@ def _array(column: Column, values: Any) -> pa.Array:
 
 def _convert_keys(column: Column, values: pa.Array) -> tuple[pa.Array, list[str]]:
     """Return the keys as values of the column's type, and the text of keys that the type cannot represent."""
-    from parsieve.predicate.expr import value_type
+    values = _plain(values).drop_null()
+    converted = _cast_keys(column, values)
+    if converted is not None:
+        return converted, []
+    keys, nearest = _nearest_keys(column, values)
+    others = [format_value(key) for key, near in zip(keys, nearest, strict=True) if not near.exact]
+    return pa.array([near.floor for near in nearest if near.exact], column.value_type), others
 
+
+def typed_keys(column: Column, keys: Any) -> tuple[pa.Array, pa.Array]:
+    """Return keys as an array, and the same keys as values of the column's type.
+
+    The type cannot represent some keys, which no row has. They are null in the second array.
+    """
+    given = _plain(_array(column, keys))
+    converted = _cast_keys(column, given)
+    if converted is None:
+        members = distinct(given.drop_null())
+        _, nearest = _nearest_keys(column, members)
+        values = pa.array([near.floor if near.exact else None for near in nearest], column.value_type)
+        converted = values.take(pc.index_in(given, value_set=members))
+    return given, converted
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """Return the values without a dictionary, run-end encoding or extension around them."""
     plain = value_type(values.type)
-    if values.type != plain:
-        values = values.storage if isinstance(values, pa.ExtensionArray) else values.cast(plain)
-    values = values.drop_null()
+    if values.type == plain:
+        return values
+    return values.storage if isinstance(values, pa.ExtensionArray) else values.cast(plain)
+
+
+def _cast_keys(column: Column, values: pa.Array) -> pa.Array | None:
+    """Return the keys in the column's type if Arrow can cast all of them without changing one, or None."""
     type = column.value_type
     if values.type == type:
-        return values, []
+        return values
+    if pa.types.is_null(values.type) or (is_text(values.type) and is_text(type)):
+        return values.cast(type)
     if pa.types.is_integer(values.type) and pa.types.is_integer(type) and values.type.bit_width < type.bit_width:
         try:
-            return values.cast(type), []
+            return values.cast(type)
         except pa.ArrowInvalid:
             # The column is unsigned, and some keys are negative.
-            pass
+            return None
+    return None
+
+
+def _nearest_keys(column: Column, values: pa.Array) -> tuple[list[Value], list[NearestValues]]:
+    """Return the distinct keys, and for each of them the nearest values of the column's type."""
     try:
         keys = [value for scalar in distinct(values) if (value := scalar_value(scalar)) is not None]
-        nearest = [nearest_values(value, type) for value in keys]
+        return keys, [nearest_values(value, column.value_type) for value in keys]
     except NotUnderstoodError as error:
-        raise TypeError(f"key type {plain} does not match column {column} of type {column.type}: {error}") from None
-    others = [format_value(key) for key, near in zip(keys, nearest, strict=True) if not near.exact]
-    return pa.array([near.floor for near in nearest if near.exact], type), others
+        raise TypeError(
+            f"key type {values.type} does not match column {column} of type {column.type}: {error}"
+        ) from None

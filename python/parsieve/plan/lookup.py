@@ -1,0 +1,120 @@
+"""Look up keys: the rows of each key in the order of the keys, and the keys without a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parsieve.predicate.bind import BoundPredicate
+from parsieve.predicate.builder import column_in, distinct
+from parsieve.predicate.column_names import ColumnNames
+from parsieve.predicate.expr import Column
+from parsieve.predicate.parse import typed_keys
+from parsieve.wording import count
+
+if TYPE_CHECKING:
+    from parsieve.lake.base import AsOf
+    from parsieve.plan.open_table import OpenTable
+    from parsieve.plan.plan import Plan
+
+
+@dataclass(frozen=True, eq=False)
+class LookupResult:
+    """The result of `Table.lookup`. It is an Arrow stream of its rows: `pl.DataFrame(result)`, `pa.table(result)`.
+
+    >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+    >>> folder = tempfile.mkdtemp()
+    >>> pq.write_table(pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]}), folder + "/part-0.parquet")
+    >>> result = ps.open_table(folder).lookup("id", [3, 9, 1])
+    >>> result.table["name"].to_pylist(), result.missing.to_pylist(), result.positions.to_pylist()
+    (['c', 'a'], [9], [0, 2])
+    """
+
+    # The rows, in the order of the keys. Rows with the same key are in the order of the table.
+    table: pa.Table
+    # The keys that no row has, in the given order and without duplicates. Nulls are not keys.
+    missing: pa.Array
+    # For each row, the position of its key among the given keys.
+    positions: pa.Array
+    # The plan that found the rows.
+    plan: Plan
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows as an Arrow C stream, cast to `requested_schema` if it is given."""
+        stream: object = self.table.__arrow_c_stream__(requested_schema)
+        return stream
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __repr__(self) -> str:
+        return f"<parsieve.LookupResult: {count(len(self), 'row')}, {count(len(self.missing), 'key')} missing>"
+
+
+def look_up(
+    table: OpenTable,
+    name: str | Sequence[str],
+    keys: Any,
+    columns: Sequence[str] | None,
+    as_of: AsOf = None,
+    threads: int | None = None,
+) -> LookupResult:
+    """Find the rows of each key of a column."""
+    snapshot = table.snapshot(as_of)
+    column = ColumnNames(snapshot.schema).find([name] if isinstance(name, str) else name)
+    given, typed = typed_keys(column, keys)
+    members = distinct(typed.drop_null())
+    plan = table.plan(BoundPredicate(column_in(column, members)), snapshot)
+    output = list(snapshot.schema.names if columns is None else columns)
+    root = column.path[0]
+    rows = plan.to_arrow(output if root in output else [*output, root], threads=threads)
+    order, positions, is_missing = _join(_values(rows, column), members, typed, given)
+    missing = distinct(given.filter(is_missing))
+    return LookupResult(rows.select(range(len(output))).take(order), missing, positions, plan)
+
+
+def _values(rows: pa.Table, column: Column) -> pa.ChunkedArray:
+    """Return the key of each row."""
+    array = rows.column(rows.schema.get_field_index(column.path[0]))
+    for part in column.path[1:]:
+        array = pc.struct_field(array, [array.type.get_field_index(part)])
+    return array if column.type == column.value_type else array.cast(column.value_type)
+
+
+def _join(
+    row_keys: pa.ChunkedArray, members: pa.Array, typed: pa.Array, given: pa.Array
+) -> tuple[pa.Array, pa.Array, pa.BooleanArray]:
+    """Join rows with keys.
+
+    Return the rows in the order of the keys, the position of the key of each of them, and which keys have no row.
+    """
+    members = _comparable(members).unique()
+    rows = pc.index_in(_comparable(row_keys), value_set=members).combine_chunks()
+    codes = pc.index_in(_comparable(typed), value_set=members)
+    # The number of rows of each distinct key, and where they begin if rows are sorted by key.
+    counted = pc.value_counts(rows.drop_null())
+    every = pc.indices_nonzero(pa.repeat(pa.scalar(True), len(members))).cast(rows.type)
+    counts = pc.fill_null(counted.field(1).take(pc.index_in(every, value_set=counted.field(0))), 0)
+    ends = pc.cumulative_sum(counts)
+    offsets = pa.concat_arrays([pa.array([0], ends.type), ends]).cast(pa.int64())
+    by_key = pa.LargeListArray.from_arrays(offsets, pc.array_sort_indices(rows))
+    positions = pc.indices_nonzero(codes.is_valid())
+    found = by_key.take(codes.drop_null())
+    has_rows = pc.fill_null(pc.greater(counts, 0).take(codes), False)
+    is_missing = pc.and_(given.is_valid(), pc.invert(has_rows))
+    return found.flatten(), positions.take(pc.list_parent_indices(found)).cast(pa.int64()), is_missing
+
+
+def _comparable(values: Any) -> Any:
+    """Return the values in a type that pyarrow can look up, with one zero for both zeros of floats."""
+    kind = values.type
+    if pa.types.is_floating(kind):
+        values = values.cast(pa.float32()) if pa.types.is_float16(kind) else values
+        return pc.add(values, pa.scalar(0.0, values.type))
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return values.cast(pa.decimal128(kind.precision, kind.scale))
+    return values

@@ -1,0 +1,263 @@
+"""Read the matching rows of one file.
+
+The conditions of a predicate are evaluated one after the other. Each of them reads its columns for the rows that are
+still candidates, so that the other columns are only read for rows that match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from parsieve._core import Fetched, ParsieveError, RowFile, RowSet, UnsupportedError
+from parsieve.errors import ConflictError
+from parsieve.io.ranges import RangeReader
+from parsieve.io.sources import open_version
+from parsieve.lake.base import Lake, Slice
+from parsieve.lake.rows.adapter import Adapter
+from parsieve.lake.rows.columns import conform, constant
+from parsieve.lake.rows.file_rows import FileRows
+from parsieve.predicate.evaluate import Condition
+from parsieve.reader.footers import FileVersion, FooterCache, KnownFile
+from parsieve.reader.request import Candidates, ReadRequest
+
+# If more than this share of the candidates matches, and there are more candidates than this, decoding complete row
+# groups is faster.
+DENSE_SHARE = 0.25
+DENSE_ROWS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the rows of a file must be read in another way."""
+
+    reason: str
+    # Whether the reason probably applies to the other files of the read, too.
+    is_general: bool = False
+
+
+class _RefusedError(Exception):
+    """Stops the read of a file that must be read in another way."""
+
+    def __init__(self, reason: str, is_general: bool = False) -> None:
+        super().__init__(reason)
+        self.refusal = Refusal(reason, is_general)
+
+
+def read_file(
+    lake: Lake, candidates: Candidates, request: ReadRequest, cache: FooterCache
+) -> list[pa.RecordBatch] | Refusal:
+    """Return the matching rows of a file in the file's order, or why they must be read in another way.
+
+    All rows come from the version of the file that was planned.
+    """
+    try:
+        return _read_planned(lake, candidates, request, cache)
+    except _RefusedError as error:
+        return error.refusal
+    except (ConflictError, FileNotFoundError):
+        return Refusal("the file was replaced since the plan")
+    except (ParsieveError, OSError, pa.ArrowException) as error:
+        # If the file is damaged, the other way to read it raises the error.
+        return Refusal(str(error))
+
+
+def _read_planned(
+    lake: Lake, candidates: Candidates, request: ReadRequest, cache: FooterCache
+) -> list[pa.RecordBatch]:
+    file_slice = candidates.file_slice
+    rows = _file_rows(lake, file_slice)
+    version = _version(lake, file_slice)
+    reader = RangeReader(open_version(lake.open_base(file_slice), version.size, version.token))
+    try:
+        known = cache.get(version)
+        if known is None:
+            known = KnownFile.of(_open(reader))
+        batches = _FileRead(rows, known, reader, request).read(candidates)
+        reader.check_unchanged()
+        # The file now also knows the pages that were read.
+        cache.put(version, known)
+        return batches
+    finally:
+        reader.close()
+
+
+def _file_rows(lake: Lake, file_slice: Slice) -> FileRows:
+    """Return how the rows of the table follow from the rows of the file."""
+    rows = lake.rows(file_slice) if isinstance(lake, Adapter) else None
+    if not isinstance(rows, FileRows):
+        raise _RefusedError("the slice is not the live rows of one Parquet file")
+    if rows.decryption is not None:
+        raise _RefusedError("the file is encrypted", is_general=True)
+    return rows
+
+
+def _version(lake: Lake, file_slice: Slice) -> FileVersion:
+    if file_slice.path is None or file_slice.size is None:
+        raise _RefusedError("the size of the file is unknown")
+    if not lake.files_may_be_replaced:
+        return FileVersion(file_slice.path, file_slice.size, "")
+    if not file_slice.token:
+        raise _RefusedError("the file was written so recently that its version is not certain")
+    return FileVersion(file_slice.path, file_slice.size, file_slice.token)
+
+
+def _open(reader: RangeReader) -> RowFile:
+    fetched = Fetched()
+    while True:
+        needed, opened = RowFile.open(reader.size, fetched)
+        if opened is not None:
+            return opened
+        reader.fetch(needed, fetched)
+
+
+class _FileRead:
+    """One read of one file."""
+
+    def __init__(self, rows: FileRows, known: KnownFile, reader: RangeReader, request: ReadRequest) -> None:
+        self._rows = rows
+        self._file = known.rows
+        self._fields = known.fields
+        self._reader = reader
+        self._request = request
+        self._numbers = self._find_columns()
+
+    def _find_columns(self) -> dict[str, int]:
+        """Return the number of the file's column for each needed column that the file has."""
+        find = self._rows.matching.index(self._fields)
+        numbers = {}
+        for column in self._request.needed:
+            number = None if column.name in self._rows.constants else find(column)
+            if number is None:
+                continue
+            reason = self._file.unreadable(number)
+            if reason is not None:
+                raise _RefusedError(f"column {column.name}: {reason}", is_general=True)
+            if not _is_convertible(self._fields[number].type, column.type):
+                raise _RefusedError(f"column {column.name} is stored as {self._fields[number].type}")
+            numbers[column.name] = number
+        return numbers
+
+    def read(self, candidates: Candidates) -> list[pa.RecordBatch]:
+        """Return the matching rows."""
+        rows = self._rows_of(candidates)
+        num_candidates = rows.num_rows
+        values: dict[str, pa.Array] = {}
+        for condition in self._in_order(rows):
+            if not rows.num_rows:
+                return []
+            rows, values = self._narrow(condition, rows, values)
+            if num_candidates > DENSE_ROWS and rows.num_rows > DENSE_SHARE * num_candidates:
+                raise _RefusedError("most of its rows match", is_general=True)
+        if not rows.num_rows:
+            return []
+        return list(self._results(rows, values))
+
+    def _rows_of(self, candidates: Candidates) -> RowSet:
+        """Return the live rows that may match."""
+        if candidates.ranges is not None:
+            rows = RowSet.of(candidates.ranges)
+        elif candidates.row_groups is not None:
+            rows = RowSet.of(_ranges_of(candidates.row_groups, self._file.row_groups))
+        else:
+            rows = RowSet.all(self._file.num_rows)
+        deleted = self._rows.deleted(self._file.num_rows)
+        return rows.without(pa.array(deleted, pa.int64())) if len(deleted) else rows
+
+    def _in_order(self, rows: RowSet) -> Sequence[Condition]:
+        """Return the conditions, first those that probably leave few rows for the bytes that they read."""
+        conditions = self._request.conditions
+        if len(conditions) < 2:
+            return conditions
+
+        def cost(condition: Condition) -> tuple[bool, int]:
+            numbers = [self._numbers[name] for name in condition.names if name in self._numbers]
+            return not condition.tests_equality, self._file.compressed_size(numbers, rows)
+
+        return sorted(conditions, key=cost)
+
+    def _narrow(
+        self, condition: Condition, rows: RowSet, values: dict[str, pa.Array]
+    ) -> tuple[RowSet, dict[str, pa.Array]]:
+        """Return the rows for which a condition is true, and the values of the columns that were read for them."""
+        names = list(dict.fromkeys([*values, *condition.names]))
+        masks: list[pa.BooleanArray] = []
+        matches: dict[str, list[pa.Array]] = {name: [] for name in names}
+        for batch in self._batches(names, rows, values):
+            mask = condition.evaluate(batch)
+            masks.append(mask)
+            matching = batch.filter(mask)
+            for name, array in zip(names, matching.columns, strict=True):
+                matches[name].append(array)
+        return rows.filter(pa.chunked_array(masks, pa.bool_())), {
+            name: arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) for name, arrays in matches.items()
+        }
+
+    def _results(self, rows: RowSet, values: dict[str, pa.Array]) -> Iterator[pa.RecordBatch]:
+        names = list(dict.fromkeys(self._request.names))
+        for batch in self._batches(names, rows, {name: values[name] for name in names if name in values}):
+            arrays = [batch.column(names.index(name)) for name in self._request.names]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._request.output)
+
+    def _batches(
+        self, names: Sequence[str], rows: RowSet, values: dict[str, pa.Array]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the columns of some rows as columns of the table. `values` are columns that were read already."""
+        schema = pa.schema([self._request.schema.field(name) for name in names])
+        missing = [name for name in names if name not in values and name in self._numbers]
+        start = 0
+        for num_rows, columns in self._scan(missing, rows):
+            arrays = []
+            for target in schema:
+                if target.name in values:
+                    arrays.append(values[target.name].slice(start, num_rows))
+                elif target.name in columns:
+                    arrays.append(conform(columns[target.name], target.type, self._rows.matching))
+                elif target.name in self._rows.constants:
+                    arrays.append(constant(self._rows.constants[target.name], target.type, num_rows))
+                else:
+                    arrays.append(self._rows.matching.absent(target, num_rows))
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            start += num_rows
+
+    def _scan(self, names: Sequence[str], rows: RowSet) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+        """Yield the file's columns for some rows, in batches."""
+        if not names:
+            yield rows.num_rows, {}
+            return
+        scan = self._file.scan([self._numbers[name] for name in names], rows)
+        while True:
+            needed, batch = scan.step()
+            if needed:
+                self._reader.fetch(needed, scan)
+            elif batch is None:
+                return
+            else:
+                yield batch.num_rows, dict(zip(names, batch.columns, strict=True))
+
+
+def _ranges_of(row_groups: Sequence[int], num_rows: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the rows of some row groups, given the rows of each row group."""
+    starts = [0]
+    for count in num_rows:
+        starts.append(starts[-1] + count)
+    return [(starts[group], num_rows[group]) for group in row_groups]
+
+
+def _is_convertible(source: pa.DataType, target: pa.DataType) -> bool:
+    """Return whether every value of a file's type can be converted as pyarrow's own scan would do it."""
+    if source == target:
+        return True
+    families = (pt.is_integer, pt.is_floating, _is_text, _is_bytes)
+    return any(is_member(source) and is_member(target) for is_member in families)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pt.is_string(kind) or pt.is_large_string(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pt.is_binary(kind) or pt.is_large_binary(kind))

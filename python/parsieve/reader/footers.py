@@ -1,0 +1,76 @@
+"""Keep the metadata of files between reads, up to a budget of memory."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from parsieve._core import RowFile
+from parsieve.lake.base import Lake
+
+# The memory for the metadata of one table's files.
+BUDGET = 64 << 20
+
+
+class FileVersion(NamedTuple):
+    """One version of a file: its path, its size, and its token if the table's format may replace the file."""
+
+    path: str
+    size: int
+    token: str
+
+
+class KnownFile(NamedTuple):
+    """The metadata of a file, and its columns as Arrow fields."""
+
+    rows: RowFile
+    fields: tuple[pa.Field, ...]
+
+    @classmethod
+    def of(cls, rows: RowFile) -> KnownFile:
+        """Return the metadata with its columns."""
+        return cls(rows, tuple(rows.schema))
+
+
+class FooterCache:
+    """The metadata of the files that were read most recently. Threads may share it."""
+
+    def __init__(self, budget: int = BUDGET) -> None:
+        self._budget = budget
+        self._size = 0
+        self._files: OrderedDict[FileVersion, tuple[KnownFile, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, version: FileVersion) -> KnownFile | None:
+        """Return the metadata of a version of a file, or None if it is not known."""
+        with self._lock:
+            known = self._files.get(version)
+            if known is None:
+                return None
+            self._files.move_to_end(version)
+            return known[0]
+
+    def put(self, version: FileVersion, file: KnownFile) -> None:
+        """Remember the metadata of a version of a file, or its new size if it has grown by the indexes of its pages."""
+        weight = file.rows.memory
+        with self._lock:
+            _, before = self._files.pop(version, (file, 0))
+            self._files[version] = file, weight
+            self._size += weight - before
+            while self._size > self._budget and self._files:
+                _, (_, oldest) = self._files.popitem(last=False)
+                self._size -= oldest
+
+
+_CACHES: weakref.WeakKeyDictionary[Lake, FooterCache] = weakref.WeakKeyDictionary()
+_LOCK = threading.Lock()
+
+
+def cache_of(lake: Lake) -> FooterCache:
+    """Return the metadata that reads of a table share. It lives as long as the table's object."""
+    with _LOCK:
+        return _CACHES.setdefault(lake, FooterCache())
