@@ -30,6 +30,7 @@ class RangeReader:
             self.size = self._source.size()
             # The first part of this version's token in a listing of a plain folder.
             self.version = self._source.version() or f"{self.size}-"
+            self.round_trip_bytes = self._source.round_trip_bytes
         except BaseException:
             self._source.close()
             raise

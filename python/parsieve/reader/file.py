@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.types as pt
 
-from parsieve._core import Fetched, ParsieveError, RowFile, RowSet, UnsupportedError
+from parsieve._core import Fetched, ParsieveError, RowFile, RowScan, RowSet
 from parsieve.errors import ConflictError
 from parsieve.io.ranges import RangeReader
 from parsieve.io.sources import open_version
@@ -146,10 +146,11 @@ class _FileRead:
         rows = self._rows_of(candidates)
         num_candidates = rows.num_rows
         values: dict[str, pa.Array] = {}
+        at_once = self._request.names if self._is_one_round_trip(rows) else ()
         for condition in self._in_order(rows):
             if not rows.num_rows:
                 return []
-            rows, values = self._narrow(condition, rows, values)
+            rows, values = self._narrow(condition, rows, values, at_once)
             if num_candidates > DENSE_ROWS and rows.num_rows > DENSE_SHARE * num_candidates:
                 raise _RefusedError("most of its rows match", is_general=True)
         if not rows.num_rows:
@@ -167,6 +168,11 @@ class _FileRead:
         deleted = self._rows.deleted(self._file.num_rows)
         return rows.without(pa.array(deleted, pa.int64())) if len(deleted) else rows
 
+    def _is_one_round_trip(self, rows: RowSet) -> bool:
+        """Return whether to read all columns at once, because that costs less than another round trip."""
+        most = self._reader.round_trip_bytes
+        return most > 0 and self._file.compressed_size(list(self._numbers.values()), rows) <= most
+
     def _in_order(self, rows: RowSet) -> Sequence[Condition]:
         """Return the conditions, first those that probably leave few rows for the bytes that they read."""
         conditions = self._request.conditions
@@ -180,10 +186,13 @@ class _FileRead:
         return sorted(conditions, key=cost)
 
     def _narrow(
-        self, condition: Condition, rows: RowSet, values: dict[str, pa.Array]
+        self, condition: Condition, rows: RowSet, values: dict[str, pa.Array], more: Sequence[str]
     ) -> tuple[RowSet, dict[str, pa.Array]]:
-        """Return the rows for which a condition is true, and the values of the columns that were read for them."""
-        names = list(dict.fromkeys([*values, *condition.names]))
+        """Return the rows for which a condition is true, and their values of the columns read so far.
+
+        This reads the columns of the condition, and `more` columns.
+        """
+        names = list(dict.fromkeys([*values, *condition.names, *more]))
         masks: list[pa.BooleanArray] = []
         matches: dict[str, list[pa.Array]] = {name: [] for name in names}
         for batch in self._batches(names, rows, values):
@@ -232,11 +241,18 @@ class _FileRead:
         while True:
             needed, batch = scan.step()
             if needed:
-                self._reader.fetch(needed, scan)
+                self._reader.fetch(needed, _Into(scan))
             elif batch is None:
                 return
             else:
                 yield batch.num_rows, dict(zip(names, batch.columns, strict=True))
+
+
+class _Into:
+    """Takes the bytes of a scan."""
+
+    def __init__(self, scan: RowScan) -> None:
+        self.insert = scan.push
 
 
 def _ranges_of(row_groups: Sequence[int], num_rows: Sequence[int]) -> list[tuple[int, int]]:

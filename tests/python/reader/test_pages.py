@@ -1,0 +1,192 @@
+"""Plans read matching rows by pages, and pyarrow reads the files that need it. Both return the same rows."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+
+ROWS = 4_000
+
+
+def table_of(part: int, rows: int = ROWS) -> pa.Table:
+    rng = random.Random(part)
+    return pa.table(
+        {
+            "id": pa.array([part * rows + n for n in range(rows)], pa.int64()),
+            "user": pa.array([rng.randrange(500) for _ in range(rows)], pa.int32()),
+            "name": pa.array([None if n % 7 == 0 else f"name {n % 97}" for n in range(rows)]),
+            "amount": pa.array([n / 8 if n % 5 else None for n in range(rows)]),
+        }
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder of files with several row groups and small pages."""
+    for part in range(5):
+        pq.write_table(
+            table_of(part), tmp_path / f"{part}.parquet", row_group_size=1_000, data_page_size=512,
+            write_page_index=part % 2 == 0, compression="zstd",
+        )  # fmt: skip
+    return tmp_path
+
+
+def expected(condition: Any, columns: list[str] | None = None) -> pa.Table:
+    rows = pa.concat_tables([table_of(part) for part in range(5)]).filter(condition)
+    return rows if columns is None else rows.select(columns)
+
+
+class Readers:
+    """Counts the files that the reader of pages read, and why others were not."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.DEBUG, "parsieve.rows")
+        self._caplog = caplog
+
+    @property
+    def last(self) -> tuple[str, dict[str, int]]:
+        record = [record for record in self._caplog.records if record.name == "parsieve.rows"][-1]
+        return record.getMessage(), dict(record.__dict__["reasons"])
+
+
+@pytest.fixture
+def readers(caplog: pytest.LogCaptureFixture) -> Readers:
+    return Readers(caplog)
+
+
+F = pc.field
+
+
+@pytest.mark.parametrize("columns", [None, ["name"], ["amount", "id"], ["user", "user"]])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(
+    ("where", "condition"),
+    [
+        ("user = 7", F("user") == 7),
+        ("id IN (3, 4003, 19999)", F("id").isin([3, 4003, 19999])),
+        ("name = 'name 3' AND user < 100", (F("name") == "name 3") & (F("user") < 100)),
+        ("name IS NULL AND user = 9", F("name").is_null() & (F("user") == 9)),
+        ("user = 1 OR (amount > 499 AND id < 4000)", (F("user") == 1) | ((F("amount") > 499) & (F("id") < 4000))),
+        ("user = 1000", F("user") == 1000),
+    ],
+)
+def test_matching_rows(
+    folder: Path, readers: Readers, where: str, condition: Any, columns: list[str] | None, threads: int
+) -> None:
+    plan = ps.open_table(folder).plan(where)
+    rows = plan.to_arrow(columns, threads=threads)
+    assert rows.equals(expected(condition, columns), check_metadata=True)
+    assert pa.Table.from_batches(plan.to_batches(columns, threads=threads), rows.schema).equals(rows)
+    if plan.files:
+        assert readers.last[1] == {}
+
+
+def test_pages_are_read_only_where_rows_match(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = ps.open_table(folder)
+    table.build_index("id")
+    plan = table.plan("id = 4321")
+    plan.to_arrow()
+    read: list[int] = []
+    pread = os.pread
+
+    def counting(*arguments: Any) -> bytes:
+        data = pread(*arguments)
+        read.append(len(data))
+        return data
+
+    monkeypatch.setattr(os, "pread", counting)
+    assert plan.to_arrow()["id"].to_pylist() == [4321]
+    assert 0 < sum(read) < (folder / "1.parquet").stat().st_size / 10
+
+
+def test_a_condition_that_most_rows_satisfy_is_left_to_pyarrow(tmp_path: Path, readers: Readers) -> None:
+    for part in range(3):
+        pq.write_table(table_of(part, 150_000), tmp_path / f"{part}.parquet")
+    rows = ps.open_table(tmp_path).plan("user >= 3").to_arrow(threads=1)
+    everything = pa.concat_tables([table_of(part, 150_000) for part in range(3)])
+    assert rows.equals(everything.filter(F("user") >= 3))
+    assert readers.last == ("read 0 of 3 files by pages", {"most of its rows match": 3})
+
+
+def test_files_that_need_pyarrow_are_read_in_their_place(tmp_path: Path, readers: Readers) -> None:
+    for part in range(70):
+        rows = pa.table({"id": pa.array([part, 1_000 + part], pa.int32() if part % 3 else pa.int16())})
+        if part % 5 == 0:
+            # The table has 64-bit decimals, and this file has a type that must be converted.
+            rows = rows.append_column("price", pa.array([part, part], pa.int32()))
+        else:
+            rows = rows.append_column("price", pa.array([part, part], pa.decimal128(12, 2)))
+        pq.write_table(rows, tmp_path / f"{part:02}.parquet")
+    plan = ps.open_table(tmp_path).plan("id < 1000")
+    rows = plan.to_arrow()
+    assert rows["id"].to_pylist() == list(range(70))
+    assert [int(price) for price in rows["price"].to_pylist()] == list(range(70))
+    message, reasons = readers.last
+    assert message == "read 56 of 70 files by pages"
+    assert reasons == {"column price is stored as int32": 14}
+
+
+def test_a_replaced_file_is_read_completely(folder: Path, readers: Readers) -> None:
+    plan = ps.open_table(folder).plan("id = 4321")
+    pq.write_table(table_of(1).slice(300, 30).append_column("more", pa.array(range(30))), folder / "1.parquet")
+    assert plan.to_arrow().equals(table_of(1).slice(300, 30).filter(F("id") == 4321))
+    (folder / "1.parquet").unlink()
+    with pytest.raises(ps.ConflictError, match=r"1\.parquet was removed since the plan"):
+        plan.to_arrow()
+
+
+def test_a_file_that_is_damaged_raises_an_error(folder: Path) -> None:
+    path = folder / "1.parquet"
+    table = ps.open_table(folder)
+    plan = table.plan("user >= 0 AND id = 4321")
+    status = path.stat()
+    data = bytearray(path.read_bytes())
+    data[4:40_000] = bytes(39_996)
+    # Keep the inode and the times, as a failing disk does.
+    with path.open("r+b") as file:
+        file.write(data)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises((ps.FormatError, ps.ConflictError)):
+        plan.to_arrow()
+
+
+def test_columns_that_a_file_lacks_are_null(tmp_path: Path, readers: Readers) -> None:
+    pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"name": ["c"], "id": [1]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "2.parquet")
+    rows = ps.open_table(tmp_path).plan("id = 1").to_arrow()
+    assert rows.to_pydict() == {"id": [1, 1, 1], "name": ["a", "c", None]}
+    assert readers.last[1] == {}
+    assert ps.open_table(tmp_path).plan("name IS NULL").to_arrow().to_pydict() == {"id": [1], "name": [None]}
+
+
+def test_partition_columns(tmp_path: Path, readers: Readers) -> None:
+    for year in (2025, 2026):
+        (tmp_path / f"year={year}").mkdir()
+        pq.write_table(pa.table({"id": [1, 2, 3]}), tmp_path / f"year={year}" / "0.parquet")
+    rows = ps.open_table(tmp_path).plan("id = 2").to_arrow()
+    assert rows.to_pydict() == {"id": [2, 2], "year": [2025, 2026]}
+    assert ps.open_table(tmp_path).plan("year = 2026 AND id > 2").to_arrow().to_pydict() == {"id": [3], "year": [2026]}
+    assert readers.last[1] == {}
+
+
+def test_engines_get_the_same_rows(folder: Path) -> None:
+    table = ps.open_table(folder)
+    table.build_index("id", "user")
+    for where in ("id = 4321", "user = 7", "id BETWEEN 3990 AND 4010"):
+        plan = table.plan(where)
+        rows = plan.to_arrow()
+        assert rows.num_rows
+        assert plan.to_polars().collect().to_arrow().cast(rows.schema).equals(rows)
+        assert plan.to_polars().select("name").collect()["name"].to_list() == rows["name"].to_pylist()
+        assert plan.to_duckdb().to_arrow_table().cast(rows.schema).equals(rows)
