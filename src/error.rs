@@ -4,9 +4,11 @@ use std::fmt;
 
 mod file;
 mod page_map;
+mod rows;
 
 pub use file::FileKind;
 pub use page_map::PageMapKind;
+pub use rows::RowsKind;
 
 /// The result of every fallible function of the core.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -167,6 +169,8 @@ pub enum ErrorKind {
     File(FileKind),
     /// An error of a map of pages.
     PageMap(PageMapKind),
+    /// An error of reading rows.
+    Rows(RowsKind),
     /// The directory of a Bloom index does not begin with its magic, or has a newer version.
     ShelfMagic,
     /// The directory of a Bloom index is inconsistent.
@@ -288,6 +292,7 @@ impl Error {
             K::OutOfMemory { .. } => Class::Memory,
             K::File(kind) => kind.class(),
             K::PageMap(kind) => kind.class(),
+            K::Rows(kind) => kind.class(),
             K::SieveMagic { .. } | K::ShelfMagic => Class::Unsupported,
             K::ShelfMalformed { .. } | K::SieveChecksum { .. } | K::SieveMalformed { .. } => Class::Format,
             K::SieveOrder
@@ -377,6 +382,7 @@ impl fmt::Display for Error {
             K::NoSuchLeaf { leaf, leaves } => write!(f, "there is no leaf {leaf:?}; the leaves are: {leaves}"),
             K::File(kind) => kind.fmt(f),
             K::PageMap(kind) => kind.fmt(f),
+            K::Rows(kind) => kind.fmt(f),
             K::ShelfMagic => write!(
                 f,
                 "not a directory of Bloom filters, version 1; a newer version of parsieve may have written it"

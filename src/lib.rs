@@ -17,8 +17,10 @@ pub mod parquet;
 #[cfg(feature = "python")]
 mod python;
 pub mod ranges;
+#[cfg(feature = "rows")]
+pub mod rows;
 pub mod sieve;
 pub mod thrift;
 pub mod varint;
 
-pub use error::{Class, Error, ErrorKind, FileKind, PageMapKind, Result};
+pub use error::{Class, Error, ErrorKind, FileKind, PageMapKind, Result, RowsKind};

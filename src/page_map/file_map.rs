@@ -23,7 +23,7 @@ pub struct Page {
 }
 
 /// A column chunk.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chunk {
     /// The number of its column among the leaves of the schema.
     pub column: usize,
@@ -129,7 +129,7 @@ impl FileMap {
                     return Err(no_map("a column chunk is encrypted or in another file"));
                 }
                 let meta = chunk.meta.as_ref().ok_or_else(|| no_map("a column chunk has no metadata"))?;
-                chunks.push(place(column, meta, file.data_end())?);
+                chunks.push(place(column, meta, file.data_end()).map_err(no_map)?);
                 if let (Some(index), Some(placed)) = (index_range(file, chunk, num_rows), chunks.last_mut()) {
                     placed.pages = fetched.get(&index).and_then(|bytes| pages_of(bytes, placed, num_rows));
                 }
@@ -151,10 +151,9 @@ impl FileMap {
     }
 }
 
-/// Locates a column chunk.
-fn place(column: usize, meta: &ColumnMeta, limit: u64) -> Result<Chunk> {
-    let no_map = |reason| error(PageMapKind::NoMap { reason });
-    let data = meta.data(limit).map_err(|_| no_map("a column chunk is outside of the file"))?;
+/// Locates a column chunk, before the offset `limit`. Returns the reason if it is at an unusual place.
+pub(crate) fn place(column: usize, meta: &ColumnMeta, limit: u64) -> std::result::Result<Chunk, &'static str> {
+    let data = meta.data(limit).map_err(|_| "a column chunk is outside of the file")?;
     let num_values = u64::try_from(meta.num_values).ok().filter(|&count| count < LIMIT);
     let dictionary_len = match meta.dictionary_page_offset {
         // Some writers store 0 if there is no dictionary.
@@ -164,7 +163,7 @@ fn place(column: usize, meta: &ColumnMeta, limit: u64) -> Result<Chunk> {
                 if meta.data_page_offset <= 0 { Some(data.end) } else { u64::try_from(meta.data_page_offset).ok() };
             let len = first.filter(|&first| first <= data.end).and_then(|first| first.checked_sub(data.start));
             let starts_here = u64::try_from(offset).ok() == Some(data.start);
-            Some(len.filter(|_| starts_here).ok_or_else(|| no_map("a dictionary page is after the data pages"))?)
+            Some(len.filter(|_| starts_here).ok_or("a dictionary page is after the data pages")?)
         }
         _ => None,
     };
@@ -172,7 +171,7 @@ fn place(column: usize, meta: &ColumnMeta, limit: u64) -> Result<Chunk> {
         column,
         codec: meta.codec,
         encodings: meta.encodings,
-        num_values: num_values.ok_or_else(|| no_map("the number of values of a column chunk"))?,
+        num_values: num_values.ok_or("the number of values of a column chunk")?,
         start: data.start,
         len: data.end - data.start,
         dictionary_len,
@@ -181,7 +180,7 @@ fn place(column: usize, meta: &ColumnMeta, limit: u64) -> Result<Chunk> {
 }
 
 /// Returns the position of a chunk's offset index, or `None` if it cannot be right.
-fn index_range(file: &ParquetFile, chunk: &ColumnChunk, num_rows: u64) -> Option<Range<u64>> {
+pub(crate) fn index_range(file: &ParquetFile, chunk: &ColumnChunk, num_rows: u64) -> Option<Range<u64>> {
     // A page has at least one row, and its location takes less than 40 bytes, including the size of its byte arrays.
     let longest = num_rows.saturating_mul(40).saturating_add(64);
     let location = chunk.offset_index?;
@@ -198,7 +197,7 @@ fn index_ranges(file: &ParquetFile) -> Vec<Range<u64>> {
 
 /// Decodes an offset index. Returns `None` unless its pages are inside the chunk and ascend without overlaps, and begin
 /// with row 0 and ascending rows of the row group.
-fn pages_of(bytes: &[u8], chunk: &Chunk, num_rows: u64) -> Option<Vec<Page>> {
+pub(crate) fn pages_of(bytes: &[u8], chunk: &Chunk, num_rows: u64) -> Option<Vec<Page>> {
     let locations = page_locations(bytes, 0).ok()?;
     let (mut position, mut next_row) = (chunk.data_start(), 0);
     let mut pages = Vec::with_capacity(locations.len());

@@ -22,6 +22,8 @@ mod tests;
 
 pub use builder::{BLOCK_BYTES, Builder, MAX_SCHEMA_BYTES};
 pub use file_map::{Chunk, FileMap, Page, RowGroup};
+#[cfg(feature = "rows")]
+pub(crate) use file_map::{index_range, pages_of, place};
 pub use reader::{PageMap, Selection};
 pub use schema::FileSchema;
 

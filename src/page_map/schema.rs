@@ -34,7 +34,7 @@ impl Eq for FileSchema {}
 impl FileSchema {
     /// Takes the schema out of a file's metadata. `arrow` is the value that its key for the Arrow schema shall have, or
     /// `None` to leave the key out.
-    pub(super) fn of(metadata: &Metadata, arrow: Option<&[u8]>) -> Result<Self> {
+    pub(crate) fn of(metadata: &Metadata, arrow: Option<&[u8]>) -> Result<Self> {
         let (mut version, mut schema, mut created_by) = (None, None, None);
         let bytes = metadata.bytes();
         let mut reader = Reader::new(bytes, 0);
@@ -105,6 +105,11 @@ impl FileSchema {
     /// Returns the names from the top of the schema down to a leaf.
     pub fn path(&self, leaf: &SchemaLeaf) -> Vec<&str> {
         self.metadata.path(leaf)
+    }
+
+    /// Returns the value of the file's key for its Arrow schema.
+    pub fn arrow_schema(&self) -> Option<&str> {
+        self.metadata.key_values().find(|(key, _)| key.as_bytes() == ARROW_SCHEMA).and_then(|(_, value)| value)
     }
 
     /// Returns the name and version of the program that wrote the file.

@@ -26,3 +26,8 @@ pub use open::file::{FIRST_READ, Footer, ParquetFile};
 pub use open::keyring::FileKeyRing;
 #[cfg(feature = "decode")]
 pub use pages::decode::{ChunkHashes, ChunkScan, HashOptions};
+#[cfg(feature = "rows")]
+pub(crate) use pages::{
+    codec::Codec,
+    page::{PageHeader, PageKind, encoding, values_start},
+};

@@ -12,6 +12,7 @@ mod keys;
 mod literal;
 mod page_map;
 mod rewrite;
+mod rows;
 mod sieve;
 
 use pyo3::prelude::*;
@@ -37,6 +38,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<page_map::FileMap>()?;
     module.add_class::<page_map::PageMap>()?;
     module.add_class::<page_map::PageMapBuilder>()?;
+    module.add_class::<rows::RowSet>()?;
+    module.add_class::<rows::RowFile>()?;
+    module.add_class::<rows::RowScan>()?;
     module.add_function(wrap_pyfunction!(file::coalesce, module)?)?;
     module.add_function(wrap_pyfunction!(keys::unwrap_key, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

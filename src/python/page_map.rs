@@ -15,7 +15,7 @@ use crate::ranges::Step;
 
 /// The chunks and pages of a file, or of a selection of its row groups and columns.
 #[pyclass(frozen, module = "parsieve._core")]
-pub(super) struct FileMap(page_map::FileMap);
+pub(super) struct FileMap(pub(super) page_map::FileMap);
 
 impl FileMap {
     fn row_group(&self, number: usize) -> PyResult<&RowGroup> {

@@ -23,6 +23,7 @@ const CRATE: &[&[&str]] = &[
     &["bloom", "sieve"],
     &["bloom_index", "parquet"],
     &["page_map"],
+    &["rows"],
     &["python"],
 ];
 

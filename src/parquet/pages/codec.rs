@@ -7,7 +7,7 @@ use crate::int::to_usize;
 
 /// The compression codec of a column chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::parquet) enum Codec {
+pub(crate) enum Codec {
     Uncompressed,
     Snappy,
     Gzip,
@@ -19,7 +19,7 @@ pub(in crate::parquet) enum Codec {
 }
 
 impl Codec {
-    pub(in crate::parquet) fn from_code(code: i32) -> Result<Self> {
+    pub(crate) fn from_code(code: i32) -> Result<Self> {
         Ok(match code {
             0 => Self::Uncompressed,
             1 => Self::Snappy,
@@ -36,7 +36,7 @@ impl Codec {
     ///
     /// The result is in `scratch`, or is `body` itself if it is not compressed. Reusing `scratch` for all pages saves
     /// allocating and zeroing memory for each.
-    pub(in crate::parquet) fn decompress<'a>(
+    pub(crate) fn decompress<'a>(
         self,
         body: &'a [u8],
         len: u64,

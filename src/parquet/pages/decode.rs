@@ -255,7 +255,7 @@ impl ChunkDecoder {
                 let min_values = if self.max_def == 0 { num_values } else { 0 };
                 self.values(encoding, &plain[start..], num_values, min_values)
             }
-            PageKind::DataV2 { num_values, num_nulls, encoding, levels_len, is_compressed } => {
+            PageKind::DataV2 { num_values, num_nulls, encoding, levels_len, is_compressed, .. } => {
                 let truncated =
                     || Error::new(ErrorKind::Truncated { needed: levels_len, available: to_u64(body.len()) });
                 let levels = to_usize(levels_len).filter(|len| *len <= body.len()).ok_or_else(truncated)?;

@@ -9,46 +9,55 @@ use crate::parquet::meta::record::{Record, required};
 use crate::thrift::Reader;
 
 /// The codes of value encodings in the format.
-pub(in crate::parquet) mod encoding {
-    pub(in crate::parquet) const PLAIN: i32 = 0;
-    pub(in crate::parquet) const PLAIN_DICTIONARY: i32 = 2;
-    pub(in crate::parquet) const RLE: i32 = 3;
-    pub(in crate::parquet) const BIT_PACKED: i32 = 4;
-    pub(in crate::parquet) const DELTA_BINARY_PACKED: i32 = 5;
-    pub(in crate::parquet) const DELTA_LENGTH_BYTE_ARRAY: i32 = 6;
-    pub(in crate::parquet) const DELTA_BYTE_ARRAY: i32 = 7;
-    pub(in crate::parquet) const RLE_DICTIONARY: i32 = 8;
-    pub(in crate::parquet) const BYTE_STREAM_SPLIT: i32 = 9;
+pub(crate) mod encoding {
+    pub(crate) const PLAIN: i32 = 0;
+    pub(crate) const PLAIN_DICTIONARY: i32 = 2;
+    pub(crate) const RLE: i32 = 3;
+    pub(crate) const BIT_PACKED: i32 = 4;
+    pub(crate) const DELTA_BINARY_PACKED: i32 = 5;
+    pub(crate) const DELTA_LENGTH_BYTE_ARRAY: i32 = 6;
+    pub(crate) const DELTA_BYTE_ARRAY: i32 = 7;
+    pub(crate) const RLE_DICTIONARY: i32 = 8;
+    pub(crate) const BYTE_STREAM_SPLIT: i32 = 9;
 }
 
 /// The kind of a page, with the fields of its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::parquet) enum PageKind {
+pub(crate) enum PageKind {
     /// The distinct values to which data pages refer.
     Dictionary { num_values: u32, encoding: i32 },
     /// Values, preceded by their levels within the compressed body.
     Data { num_values: u32, encoding: i32, rep_encoding: i32, def_encoding: i32 },
     /// Values, preceded by their levels, which are never compressed.
-    DataV2 { num_values: u32, num_nulls: u32, encoding: i32, levels_len: u64, is_compressed: bool },
+    DataV2 {
+        num_values: u32,
+        num_nulls: u32,
+        num_rows: u32,
+        encoding: i32,
+        /// Size of the repetition levels, and of both kinds of levels.
+        rep_len: u64,
+        levels_len: u64,
+        is_compressed: bool,
+    },
     /// An index page, which contains no values.
     Index,
 }
 
 /// A page header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::parquet) struct PageHeader {
-    pub(in crate::parquet) kind: PageKind,
+pub(crate) struct PageHeader {
+    pub(crate) kind: PageKind,
     /// Size of the body after decompression, as claimed by the header.
-    pub(in crate::parquet) uncompressed_len: u64,
+    pub(crate) uncompressed_len: u64,
     /// Size of the body as stored.
-    pub(in crate::parquet) stored_len: u64,
+    pub(crate) stored_len: u64,
     /// Size of the header itself.
-    pub(in crate::parquet) len: usize,
+    pub(crate) len: usize,
 }
 
 impl PageHeader {
     /// Decodes the header at the start of `bytes`, which begin at offset `base` of their file.
-    pub(in crate::parquet) fn decode(bytes: &[u8], base: u64) -> Result<Self> {
+    pub(crate) fn decode(bytes: &[u8], base: u64) -> Result<Self> {
         let mut reader = Reader::new(bytes, base);
         let mut record = Record::new(&mut reader, "PageHeader");
         let (mut kind, mut uncompressed_len, mut stored_len) = (None, None, None);
@@ -130,12 +139,13 @@ fn dictionary_page(mut record: Record<'_, '_>) -> Result<PageKind> {
 }
 
 fn data_page_v2(mut record: Record<'_, '_>) -> Result<PageKind> {
-    let (mut num_values, mut num_nulls, mut encoding) = (None, None, None);
+    let (mut num_values, mut num_nulls, mut num_rows, mut encoding) = (None, None, None, None);
     let (mut def_len, mut rep_len, mut is_compressed) = (None, None, true);
     while let Some(id) = record.next()? {
         match id {
             1 => num_values = count(&mut record, "DataPageHeaderV2.num_values")?,
             2 => num_nulls = count(&mut record, "DataPageHeaderV2.num_nulls")?,
+            3 => num_rows = count(&mut record, "DataPageHeaderV2.num_rows")?,
             4 => encoding = record.i32()?,
             5 => def_len = length(&mut record, "DataPageHeaderV2.definition_levels_byte_length")?,
             6 => rep_len = length(&mut record, "DataPageHeaderV2.repetition_levels_byte_length")?,
@@ -149,14 +159,16 @@ fn data_page_v2(mut record: Record<'_, '_>) -> Result<PageKind> {
     Ok(PageKind::DataV2 {
         num_values: required(num_values, "DataPageHeaderV2.num_values", at)?,
         num_nulls: required(num_nulls, "DataPageHeaderV2.num_nulls", at)?,
+        num_rows: required(num_rows, "DataPageHeaderV2.num_rows", at)?,
         encoding: required(encoding, "DataPageHeaderV2.encoding", at)?,
+        rep_len,
         levels_len: def_len + rep_len,
         is_compressed,
     })
 }
 
 /// Returns the position of the values in the decompressed body of a version 1 data page.
-pub(in crate::parquet) fn values_start(body: &[u8], num_values: u32, levels: [(i16, i32); 2]) -> Result<usize> {
+pub(crate) fn values_start(body: &[u8], num_values: u32, levels: [(i16, i32); 2]) -> Result<usize> {
     let mut cursor = Cursor::new(body, 0);
     for (max_level, encoding) in levels {
         if max_level == 0 {

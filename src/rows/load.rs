@@ -1,0 +1,241 @@
+//! Finds the pages of a chunk that hold wanted rows, and checks them against the offset index.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::file::RowFile;
+use super::pages::{ChunkPages, DataPage, Loaded};
+use super::parts::Parts;
+use crate::error::{Error, ErrorKind, Result, RowsKind};
+use crate::int::{to_u64, to_usize};
+use crate::page_map::{Chunk, Page};
+use crate::parquet::{Codec, PageHeader, PageKind, SchemaLeaf};
+use crate::ranges::coalesce;
+
+/// What to fetch of a chunk.
+#[derive(Debug)]
+pub(super) enum Plan {
+    /// The pages that hold wanted rows, in one entry for each page.
+    Some(Arc<[Page]>, Vec<bool>),
+    /// All pages, because their positions are unknown.
+    All,
+}
+
+/// The wanted rows of a row group, and what to fetch for them.
+#[derive(Debug)]
+pub(super) struct GroupPlan {
+    pub(super) group: usize,
+    /// Ascending rows of the row group.
+    pub(super) rows: Vec<Range<u64>>,
+    /// One plan for each leaf of the scan.
+    pub(super) plans: Vec<Plan>,
+}
+
+/// The pages of a chunk, or the news that its offset index is wrong.
+pub(super) enum Load {
+    Ready(ChunkPages),
+    WrongIndex,
+}
+
+/// Returns for each page whether it holds one of the rows, which ascend.
+fn needed(pages: &[Page], rows: &[Range<u64>], num_rows: u64) -> Vec<bool> {
+    let ends = pages.iter().skip(1).map(|page| page.first_row).chain([num_rows]);
+    let mut rows = rows.iter().peekable();
+    let holds = |(page, end): (&Page, u64)| {
+        while rows.next_if(|rows| rows.end <= page.first_row).is_some() {}
+        rows.peek().is_some_and(|rows| rows.start < end)
+    };
+    pages.iter().zip(ends).map(holds).collect()
+}
+
+/// Returns the ranges of a chunk's pages that hold some rows, with its dictionary.
+pub(super) fn needed_ranges(chunk: &Chunk, pages: &[Page], rows: &[Range<u64>], num_rows: u64) -> Vec<Range<u64>> {
+    ranges_of(chunk, pages, &needed(pages, rows, num_rows))
+}
+
+fn ranges_of(chunk: &Chunk, pages: &[Page], needed: &[bool]) -> Vec<Range<u64>> {
+    let data = pages.iter().zip(needed).filter(|(_, needed)| **needed);
+    let mut ranges: Vec<_> = data.map(|(page, _)| page.offset..page.offset + page.len).collect();
+    let first = pages.first().map_or(chunk.start, |page| page.offset);
+    if !ranges.is_empty() {
+        ranges.push(chunk.start..first);
+    }
+    coalesce(ranges, 0)
+}
+
+impl Plan {
+    pub(super) fn new(file: &RowFile, group: usize, leaf: usize, rows: &[Range<u64>]) -> Self {
+        match file.pages(group, leaf) {
+            Some(Some(pages)) => {
+                let needed = needed(&pages, rows, file.groups[group].num_rows());
+                Self::Some(pages, needed)
+            }
+            _ => Self::All,
+        }
+    }
+
+    /// Returns the ranges to fetch.
+    pub(super) fn ranges(&self, chunk: &Chunk) -> Vec<Range<u64>> {
+        match self {
+            Self::Some(pages, needed) => ranges_of(chunk, pages, needed),
+            Self::All => coalesce(vec![chunk.start..chunk.end()], 0),
+        }
+    }
+
+    /// Appends the rows of the pages that are not fetched.
+    pub(super) fn absent(&self, num_rows: u64, absent: &mut Vec<Range<u64>>) {
+        let Self::Some(pages, needed) = self else { return };
+        let ends = pages.iter().skip(1).map(|page| page.first_row).chain([num_rows]);
+        let rows = pages.iter().zip(ends).zip(needed).filter(|(_, needed)| !**needed);
+        absent.extend(rows.map(|((page, end), _)| page.first_row..end));
+    }
+
+    /// Parses the headers of the fetched pages.
+    pub(super) fn load(&self, file: &RowFile, group: usize, leaf: usize, parts: &Parts) -> Result<Load> {
+        let chunk = file.chunk(group, leaf)?;
+        let num_rows = file.groups[group].num_rows();
+        let schema_leaf = &file.schema.leaves[leaf];
+        let loader = Loader { chunk, leaf: schema_leaf, num_rows, parts };
+        let loaded = match self {
+            Self::Some(pages, needed) => loader.some(pages, needed),
+            Self::All => loader.all().map(Load::Ready),
+        };
+        loaded.map_err(|problem| problem.into_error(|| file.schema.name_of_leaf(leaf)))
+    }
+}
+
+enum Problem {
+    Error(Error),
+    Pages(&'static str),
+}
+
+impl Problem {
+    fn into_error(self, column: impl FnOnce() -> String) -> Error {
+        match self {
+            Self::Error(error) => error,
+            Self::Pages(reason) => {
+                Error::new(ErrorKind::Rows(RowsKind::Pages { column: column(), reason: reason.to_owned() }))
+            }
+        }
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+struct Loader<'a> {
+    chunk: &'a Chunk,
+    leaf: &'a SchemaLeaf,
+    num_rows: u64,
+    parts: &'a Parts,
+}
+
+impl Loader<'_> {
+    fn pages(&self, dictionary: Option<Loaded>, data: VecDeque<DataPage>) -> Result<ChunkPages> {
+        let codec = Codec::from_code(self.chunk.codec)?;
+        Ok(ChunkPages { codec, leaf: self.leaf.clone(), dictionary, data })
+    }
+
+    fn bytes(&self, range: &Range<u64>) -> Result<Bytes> {
+        self.parts.get(range).map_err(|gap| {
+            Error::at(ErrorKind::Truncated { needed: range.end - gap, available: 0 }, gap)
+        })
+    }
+
+    /// Parses the page at the start of `bytes`, which begin at an offset of the file.
+    fn page(bytes: &Bytes, at: u64) -> Result<Loaded> {
+        let header = PageHeader::decode(bytes, at)?;
+        let truncated = || {
+            let available = to_u64(bytes.len().saturating_sub(header.len));
+            Error::at(ErrorKind::Truncated { needed: header.stored_len, available }, at)
+        };
+        let end = to_usize(header.stored_len).and_then(|len| header.len.checked_add(len));
+        let end = end.filter(|end| *end <= bytes.len()).ok_or_else(truncated)?;
+        let body = bytes.slice(header.len..end);
+        Ok(Loaded { header, body })
+    }
+
+    /// Parses the pages that hold wanted rows, and checks that the offset index describes them.
+    fn some(&self, pages: &[Page], needed: &[bool]) -> std::result::Result<Load, Problem> {
+        let first = pages.first().map_or(self.chunk.start, |page| page.offset);
+        let mut dictionary = None;
+        let mut before = if needed.contains(&true) { self.bytes(&(self.chunk.start..first))? } else { Bytes::new() };
+        while !before.is_empty() {
+            let Ok(page) = Self::page(&before, self.chunk.start) else { return Ok(Load::WrongIndex) };
+            before = before.slice(page.header.len + page.body.len()..);
+            match page.header.kind {
+                PageKind::Dictionary { .. } if dictionary.is_none() => dictionary = Some(page),
+                PageKind::Index => {}
+                _ => return Ok(Load::WrongIndex),
+            }
+        }
+        let ends = pages.iter().skip(1).map(|page| page.first_row).chain([self.num_rows]);
+        let mut data = VecDeque::with_capacity(pages.len());
+        for ((page, end), needed) in pages.iter().zip(ends).zip(needed) {
+            let rows = end - page.first_row;
+            let mut loaded = None;
+            if *needed {
+                let bytes = self.bytes(&(page.offset..page.offset + page.len))?;
+                let Ok(page_bytes) = Self::page(&bytes, page.offset) else { return Ok(Load::WrongIndex) };
+                let same_len = to_u64(page_bytes.header.len) + page_bytes.header.stored_len == page.len;
+                if !same_len || self.rows_of(&page_bytes.header).is_some_and(|found| found != rows) {
+                    return Ok(Load::WrongIndex);
+                }
+                if !matches!(page_bytes.header.kind, PageKind::Data { .. } | PageKind::DataV2 { .. }) {
+                    return Ok(Load::WrongIndex);
+                }
+                loaded = Some(page_bytes);
+            }
+            data.push_back(DataPage { rows: to_usize(rows), loaded });
+        }
+        Ok(Load::Ready(self.pages(dictionary, data)?))
+    }
+
+    /// Walks the headers of all pages.
+    fn all(&self) -> std::result::Result<ChunkPages, Problem> {
+        let (mut dictionary, mut data) = (None, VecDeque::new());
+        let mut rest = self.bytes(&(self.chunk.start..self.chunk.end()))?;
+        let (mut values, mut rows) = (0u64, Some(0u64));
+        while !rest.is_empty() && values < self.chunk.num_values {
+            let page = Self::page(&rest, self.chunk.end() - to_u64(rest.len()))?;
+            rest = rest.slice(page.header.len + page.body.len()..);
+            match page.header.kind {
+                PageKind::Dictionary { .. } if dictionary.is_none() && data.is_empty() => dictionary = Some(page),
+                PageKind::Dictionary { .. } => return Err(Problem::Pages("a dictionary follows other pages")),
+                PageKind::Index => {}
+                PageKind::Data { num_values, .. } | PageKind::DataV2 { num_values, .. } => {
+                    values += u64::from(num_values);
+                    let found = self.rows_of(&page.header);
+                    rows = rows.zip(found).map(|(rows, found)| rows + found);
+                    // The decoder takes an empty page for the end of the chunk.
+                    if num_values > 0 {
+                        data.push_back(DataPage { rows: found.and_then(to_usize), loaded: Some(page) });
+                    }
+                }
+            }
+        }
+        if values != self.chunk.num_values {
+            return Err(Problem::Pages("their number of values differs from that in the footer"));
+        }
+        if rows.is_some_and(|rows| rows != self.num_rows) {
+            return Err(Problem::Pages("their number of rows differs from that of the row group"));
+        }
+        Ok(self.pages(dictionary, data)?)
+    }
+
+    /// Returns the number of rows of a data page, unless only its levels tell.
+    fn rows_of(&self, header: &PageHeader) -> Option<u64> {
+        match header.kind {
+            PageKind::Data { num_values, .. } if self.leaf.max_rep == 0 => Some(num_values.into()),
+            PageKind::DataV2 { num_values, .. } if self.leaf.max_rep == 0 => Some(num_values.into()),
+            PageKind::DataV2 { num_rows, .. } => Some(num_rows.into()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! One pass over some rows and columns of a file.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::SchemaRef;
+use bytes::Bytes;
+use parquet::arrow::FieldLevels;
+
+use super::batches::{Batches, LoadedGroups};
+use super::contain::decode_error;
+use super::file::RowFile;
+use super::load::{GroupPlan, Load, Plan};
+use super::parts::Parts;
+use super::RowSet;
+use crate::error::{Error, ErrorKind, Result, RowsKind};
+use crate::int::{to_u64, to_usize};
+use crate::ranges::{Step, coalesce};
+
+/// The usual size of the ranges that a step names.
+pub const BUDGET: u64 = 16 << 20;
+
+/// A pass over some rows and columns of a file. Each step names the ranges that it needs, or returns a batch.
+#[derive(Debug)]
+pub struct RowScan {
+    file: Arc<RowFile>,
+    schema: SchemaRef,
+    /// The position of each output column among the decoded columns.
+    order: Vec<usize>,
+    /// The leaves of the decoded columns.
+    leaves: Vec<usize>,
+    levels: Option<Levels>,
+    /// The row groups that were not read yet, in reverse order.
+    left: Vec<(usize, Vec<Range<u64>>)>,
+    batch_rows: usize,
+    budget: u64,
+    parts: Parts,
+    /// The row groups whose pages are being fetched.
+    plans: Vec<GroupPlan>,
+    batches: Option<Batches>,
+    /// Rows of a scan without columns.
+    counted: u64,
+}
+
+struct Levels(FieldLevels);
+
+impl std::fmt::Debug for Levels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Levels").finish_non_exhaustive()
+    }
+}
+
+impl RowScan {
+    /// Starts a pass. Batches have the columns in the given order, and at most `batch_rows` rows in the order of the
+    /// file. A step names ranges of about `budget` bytes, or of one row group if that is more.
+    pub fn new(file: Arc<RowFile>, columns: &[usize], rows: &RowSet, batch_rows: usize, budget: u64) -> Result<Self> {
+        let covered: u64 = file.selected(rows).iter().flat_map(|(_, rows)| rows).map(|rows| rows.end - rows.start).sum();
+        if covered != rows.num_rows() {
+            return Err(Error::new(ErrorKind::Rows(RowsKind::NoSuchRow { num_rows: file.num_rows() })));
+        }
+        for &column in columns {
+            if let Some(reason) = file.unreadable(column)? {
+                let column = file.schema.fields[column].name().clone();
+                return Err(Error::new(ErrorKind::Rows(RowsKind::Unreadable { column, reason })));
+            }
+        }
+        let mut sorted = columns.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let order = columns.iter().map(|column| sorted.partition_point(|other| other < column)).collect();
+        let mut leaves = Vec::new();
+        for &column in &sorted {
+            leaves.extend(file.schema.leaves_of(column)?);
+        }
+        let levels = if sorted.is_empty() { None } else { Some(Levels(file.schema.levels(&sorted)?)) };
+        let schema = file.schema.project(columns);
+        let mut left = file.selected(rows);
+        left.reverse();
+        let counted = if sorted.is_empty() { rows.num_rows() } else { 0 };
+        Ok(Self {
+            file,
+            schema,
+            order,
+            leaves,
+            levels,
+            left,
+            batch_rows: batch_rows.max(1),
+            budget,
+            parts: Parts::default(),
+            plans: Vec::new(),
+            batches: None,
+            counted,
+        })
+    }
+
+    /// Returns the schema of the batches.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Adds bytes at offset `start` of the file.
+    pub fn push(&mut self, start: u64, bytes: Bytes) {
+        self.parts.insert(start, bytes);
+    }
+
+    /// Returns the next batch, or the ranges that it needs. Returns `None` at the end.
+    pub fn step(&mut self) -> Result<Step<Option<RecordBatch>>> {
+        if self.levels.is_none() {
+            return self.count();
+        }
+        loop {
+            if let Some(batches) = &mut self.batches {
+                if let Some(batch) = batches.next()? {
+                    return self.arrange(&batch).map(|batch| Step::Ready(Some(batch)));
+                }
+                self.batches = None;
+            }
+            if self.plans.is_empty() {
+                let indexes = self.missing_indexes()?;
+                if !indexes.is_empty() {
+                    return Ok(Step::Need(indexes));
+                }
+                self.plan()?;
+                if self.plans.is_empty() {
+                    self.parts.clear();
+                    return Ok(Step::Ready(None));
+                }
+            }
+            let missing = self.missing_pages()?;
+            if !missing.is_empty() {
+                return Ok(Step::Need(missing));
+            }
+            self.load()?;
+        }
+    }
+
+    /// Returns a batch without columns.
+    fn count(&mut self) -> Result<Step<Option<RecordBatch>>> {
+        let rows = self.counted.min(to_u64(self.batch_rows));
+        self.counted -= rows;
+        if rows == 0 {
+            return Ok(Step::Ready(None));
+        }
+        let options = RecordBatchOptions::new().with_row_count(to_usize(rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), Vec::new(), &options);
+        batch.map(|batch| Step::Ready(Some(batch))).map_err(|error| decode_error(error.to_string()))
+    }
+
+    fn arrange(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let columns: Option<Vec<_>> = self.order.iter().map(|&column| batch.columns().get(column).cloned()).collect();
+        let columns = columns.ok_or_else(|| decode_error("a column is missing".to_owned()))?;
+        RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(|error| decode_error(error.to_string()))
+    }
+
+    /// Decodes the offset indexes that were fetched, and returns the ranges of others, up to the budget.
+    fn missing_indexes(&self) -> Result<Vec<Range<u64>>> {
+        let (mut missing, mut size) = (Vec::new(), 0u64);
+        for (number, (group, rows)) in self.left.iter().rev().enumerate() {
+            for &leaf in &self.leaves {
+                let Some(index) = self.file.index_to_fetch(*group, leaf, rows) else { continue };
+                match self.parts.missing(&index) {
+                    Some(range) => {
+                        size = size.saturating_add(range.end - range.start);
+                        missing.push(range);
+                    }
+                    None => {
+                        if let Ok(bytes) = self.parts.get(&index) {
+                            self.file.learn(*group, leaf, &bytes);
+                        }
+                    }
+                }
+            }
+            if size > self.budget / 4 && number > 0 {
+                break;
+            }
+        }
+        Ok(coalesce(missing, 0))
+    }
+
+    /// Plans as many row groups as fit into the budget.
+    fn plan(&mut self) -> Result<()> {
+        let mut size = 0u64;
+        while let Some((group, rows)) = self.left.last() {
+            let mut plans = Vec::with_capacity(self.leaves.len());
+            let mut group_size = 0u64;
+            for &leaf in &self.leaves {
+                let plan = Plan::new(&self.file, *group, leaf, rows);
+                let ranges = plan.ranges(self.file.chunk(*group, leaf)?);
+                group_size = ranges.iter().fold(group_size, |size, range| size.saturating_add(range.end - range.start));
+                plans.push(plan);
+            }
+            size = size.saturating_add(group_size);
+            // The offset indexes of later row groups may not be known yet.
+            let unknown = || self.leaves.iter().any(|&leaf| self.file.index_to_fetch(*group, leaf, rows).is_some());
+            if !self.plans.is_empty() && (size > self.budget || unknown()) {
+                break;
+            }
+            if let Some((group, rows)) = self.left.pop() {
+                self.plans.push(GroupPlan { group, rows, plans });
+            }
+        }
+        Ok(())
+    }
+
+    fn missing_pages(&self) -> Result<Vec<Range<u64>>> {
+        let mut missing = Vec::new();
+        for plan in &self.plans {
+            for (leaf, chunk_plan) in self.leaves.iter().zip(&plan.plans) {
+                let chunk = self.file.chunk(plan.group, *leaf)?;
+                missing.extend(chunk_plan.ranges(chunk).iter().filter_map(|range| self.parts.missing(range)));
+            }
+        }
+        Ok(coalesce(missing, 0))
+    }
+
+    /// Starts to decode the planned row groups, or plans to fetch more of a chunk whose offset index is wrong.
+    fn load(&mut self) -> Result<()> {
+        let (mut groups, mut absent) = (Vec::with_capacity(self.plans.len()), Vec::with_capacity(self.plans.len()));
+        let mut wrong = false;
+        for plan in &mut self.plans {
+            let mut chunks = Vec::with_capacity(self.leaves.len());
+            let mut absent_rows = Vec::new();
+            let num_rows = self.file.groups[plan.group].num_rows();
+            for (&leaf, chunk_plan) in self.leaves.iter().zip(&mut plan.plans) {
+                match chunk_plan.load(&self.file, plan.group, leaf, &self.parts)? {
+                    Load::Ready(pages) => chunks.push(pages),
+                    Load::WrongIndex => {
+                        self.file.distrust(plan.group, leaf);
+                        *chunk_plan = Plan::All;
+                        wrong = true;
+                    }
+                }
+                chunk_plan.absent(num_rows, &mut absent_rows);
+            }
+            absent_rows.sort_unstable_by_key(|rows| rows.start);
+            groups.push((plan.group, chunks));
+            absent.push(absent_rows);
+        }
+        if wrong {
+            return Ok(());
+        }
+        let rows: Vec<_> = self.plans.drain(..).map(|plan| plan.rows).collect();
+        self.parts.clear();
+        let loaded = LoadedGroups { file: Arc::clone(&self.file), groups, leaves: self.leaves.clone() };
+        if let Some(Levels(levels)) = &self.levels {
+            self.batches = Some(Batches::new(levels, &loaded, &rows, &absent, self.batch_rows)?);
+        }
+        Ok(())
+    }
+}
