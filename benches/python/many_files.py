@@ -1,10 +1,15 @@
-"""Compare parsieve's first plan of a Delta table of many files with `deltalake`'s load of its log.
+"""Measure plans of tables of many files.
 
-It measures time and memory of the first plan, and the time of a warm plan. The table has a log and no data: the
-statistics of one column answer the point queries. Each measurement runs in a new process, and the contenders take
-turns. Both read another table before the clock starts, so imports do not count.
+The first plan of a Delta table is compared with `deltalake`'s load of its log, in time and memory. The table has a log
+and no data: the statistics of one column answer the point queries. Each measurement runs in a new process, and the
+contenders take turns. Both read another table before the clock starts, so imports do not count.
+
+Warm plans of that table, and of indexed folders of Parquet files, are divided into the freshness check and the rest. In
+the folders the keys are in random order, and the index names row groups. The first plan of a new process includes the
+imports, and is compared with the import of pyarrow.
 
     .venv/bin/python benches/python/many_files.py [--files 100000] [--warm-files 300000] [--rounds 5] [--save]
+    .venv/bin/python benches/python/many_files.py --only folders [--folder-files 100 10000]
 """
 
 from __future__ import annotations
@@ -30,6 +35,11 @@ ROWS = 1000
 # Targets: a first plan takes at most three times `deltalake`'s load, and 1 KB for each file; a warm plan 10 ms.
 MOST_TIMES, MOST_BYTES, MOST_SECONDS = 3.0, 1024, 0.010
 WARM_PLANS = 20
+# Row groups of a file in a folder, and rows of a row group.
+GROUPS, GROUP_ROWS = 4, 50
+FOLDER_PLANS = 400
+# Targets: a warm plan of a point on a hundred files, and what a new process takes longer than the import of pyarrow.
+MOST_POINT, MOST_STARTED = 0.0018, 0.080
 _STATUS = Path("/proc/self/status")
 
 
@@ -128,6 +138,71 @@ def measure_warm(folder: str) -> dict[str, float]:
     return {"plan": statistics.median(plans), "check": statistics.median(checks), "least": min(plans)}
 
 
+def make_folder(folder: Path, files: int) -> Path:
+    """Write a folder of Parquet files with keys in random order, and build an index whose units are row groups."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    import parsieve as ps
+
+    folder.mkdir(parents=True)
+    rows = GROUPS * GROUP_ROWS
+    keys = list(range(files * rows))
+    random.Random(1).shuffle(keys)
+    for number in range(files):
+        part = pa.table({"id": keys[number * rows : (number + 1) * rows], "amount": range(rows)})
+        pq.write_table(part, folder / f"part-{number:05}.parquet", row_group_size=GROUP_ROWS)
+    ps.open_table(str(folder)).build_index("id", "sieve", unit="row_group", progress=False)
+    return folder
+
+
+def measure_folder(folder: str, plans: str) -> dict[str, float]:
+    """Measure warm plans of a point in an indexed folder: the freshness check, the rest, and access to the results.
+
+    Seconds are medians of the processor time of this thread, so that other processes count less.
+    """
+    import parsieve as ps
+
+    table, clock = ps.open_table(folder), time.thread_time
+    keys = len(table.plan().files) * GROUPS * GROUP_ROWS
+    seconds: dict[str, list[float]] = {"check": [], "plan": [], "files": [], "ranges": []}
+    random_ = random.Random(2)
+    started = time.perf_counter()
+    for number in range(int(plans)):
+        times = [clock()]
+        # What a plan does first. The same object does it again, and finds no change.
+        table.opened.snapshot()
+        times.append(clock())
+        plan = table.plan(f"id = {random_.randrange(keys)}")
+        times.append(clock())
+        files = plan.files
+        times.append(clock())
+        ranges = plan.row_ranges
+        times.append(clock())
+        assert files and list(ranges) == files and all(ranges.values())
+        if number:
+            for name, before, after in zip(seconds, times, times[1:], strict=False):
+                seconds[name].append(after - before)
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    return medians | {"wall": (time.perf_counter() - started) / int(plans)}
+
+
+def measure_start(folder: str, rounds: int) -> dict[str, float]:
+    """Measure the first plan of a point in a new process, and the import of pyarrow alone, in turns."""
+    programs = {
+        "pyarrow": "import pyarrow",
+        "plan": f"import parsieve as ps; ps.open_table({folder!r}).plan('id = 5').files",
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(rounds):
+        for name, program in programs.items():
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([sys.executable, "-c", program], check=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            seconds[name].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
 def _forget_peak() -> int:
     """Return how much memory this process has, and measure its peak from here on."""
     if not _STATUS.exists():
@@ -181,36 +256,65 @@ def first_plans(folder: Path, tiny: Path, files: int, rounds: int) -> dict[str, 
     return case
 
 
+def delta_cases(root: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measure first plans and warm plans of a Delta table, and print them."""
+    cases: list[dict[str, Any]] = []
+    tiny = make_table(root / "tiny", 1, checkpoint=True)
+    for form in ("checkpoint", "commits"):
+        folder = make_table(root / form, options.files, checkpoint=form == "checkpoint")
+        print(f"{options.files:,} files, {form}")
+        case = first_plans(folder, tiny, options.files, options.rounds)
+        cases.append({"case": f"first plan, {form}"} | case)
+    folder = make_table(root / "warm", options.warm_files, checkpoint=True)
+    warm = in_a_process("warm", str(folder))
+    print(
+        f"{options.warm_files:,} files, warm\n  plan {warm['plan'] * 1e3:.1f} ms (least {warm['least'] * 1e3:.1f}; "
+        f"target {MOST_SECONDS * 1e3:.0f} and the check), of which freshness check {warm['check'] * 1e3:.2f} ms"
+    )
+    cases.append({"case": "warm plan", "files": options.warm_files} | warm)
+    return cases
+
+
+def folder_case(root: Path, files: int, rounds: int) -> dict[str, Any]:
+    """Measure warm and first plans of a point in an indexed folder, and print them."""
+    folder = str(make_folder(root / f"folder-{files}", files))
+    runs = [in_a_process("folder", folder, str(FOLDER_PLANS if files <= 1000 else 40)) for _ in range(rounds)]
+    warm = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+    started = measure_start(folder, rounds)
+    plan, check, paths, ranges = (warm[name] * 1e3 for name in ("plan", "check", "files", "ranges"))
+    print(
+        f"{files:,} files in a folder, a point\n  warm plan {plan:.2f} ms (target {MOST_POINT * 1e3:.1f} for 100 files), "
+        f"of which freshness check {check:.2f} ms; then files {paths:.2f} ms, row ranges {ranges:.2f} ms\n"
+        f"  new process {started['plan'] * 1e3:.0f} ms, {(started['plan'] - started['pyarrow']) * 1e3:.0f} ms more than "
+        f"the import of pyarrow (target {MOST_STARTED * 1e3:.0f})"
+    )
+    return {"case": "point in a folder", "num_files": files, "started": started} | warm
+
+
 def main() -> None:
     """Run the bench, or one measurement of it."""
     if sys.argv[1:2] == ["--measure"]:
         kind, *arguments = sys.argv[2:]
-        print(json.dumps(measure_first(*arguments) if kind == "first" else measure_warm(*arguments)))
+        measure = {"first": measure_first, "warm": measure_warm, "folder": measure_folder}[kind]
+        print(json.dumps(measure(*arguments)))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--warm-files", type=int, default=300_000)
+    parser.add_argument("--folder-files", type=int, nargs="*", default=[100, 10_000])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=("delta", "folders"), help="only the tables of this kind")
     parser.add_argument("--smoke", action="store_true", help="small: does it run, and are the answers right")
     parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
     if options.smoke:
-        options.files, options.warm_files, options.rounds = 2000, 3000, 1
+        options.files, options.warm_files, options.rounds, options.folder_files = 2000, 3000, 1, [20]
     cases: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="parsieve-many-files-") as root:
-        tiny = make_table(Path(root, "tiny"), 1, checkpoint=True)
-        for form in ("checkpoint", "commits"):
-            folder = make_table(Path(root, form), options.files, checkpoint=form == "checkpoint")
-            print(f"{options.files:,} files, {form}")
-            case = first_plans(folder, tiny, options.files, options.rounds)
-            cases.append({"case": f"first plan, {form}"} | case)
-        folder = make_table(Path(root, "warm"), options.warm_files, checkpoint=True)
-        warm = in_a_process("warm", str(folder))
-        print(
-            f"{options.warm_files:,} files, warm\n  plan {warm['plan'] * 1e3:.1f} ms (least {warm['least'] * 1e3:.1f}; "
-            f"target {MOST_SECONDS * 1e3:.0f} and the check), of which freshness check {warm['check'] * 1e3:.2f} ms"
-        )
-        cases.append({"case": "warm plan", "files": options.warm_files} | warm)
+        if options.only != "delta":
+            cases += [folder_case(Path(root), files, options.rounds) for files in options.folder_files]
+        if options.only != "folders":
+            cases += delta_cases(Path(root), options)
     print(f"load {os.getloadavg()[0]:.1f}")
     if options.save:
         import record

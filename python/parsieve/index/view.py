@@ -16,7 +16,7 @@ from parsieve.index.log.columns import path_of
 from parsieve.index.log.commit import BloomState, ColumnState, Commit, TableState
 from parsieve.index.pages.reader import MapReader
 from parsieve.index.sieve.query import Query
-from parsieve.index.sieve.reader import ColumnReader
+from parsieve.index.sieve.reader import Answer, ColumnReader
 from parsieve.io.store.base import Store
 from parsieve.lake.base import ColumnPath, Location, Slice
 
@@ -104,17 +104,27 @@ class View:
 
         If files of this version were expired, the newest version answers instead.
         """
+        return self.ask(column, query, slices)[0]
+
+    def ask(
+        self, column: str | Sequence[str], query: Query, slices: Sequence[Slice]
+    ) -> tuple[pa.BooleanArray, Answer | None]:
+        """Return the result of `may_match`, and the units that may match.
+
+        The units are None if all of them may match, or if the newest version answers for this one.
+        """
         reader = self.reader(column)
         answer = reader.ask(query)
         numbers = reader.numbered(slices)
-        if reader.gone and self._newer is not None:
-            newer = self._newer()
+        if reader.gone:
+            newer = None if self._newer is None else self._newer()
             path = None if newer is None else newer.find(reader.state.path, reader.state.field_id)
             if newer is not None and newer.version > self.version and path is not None:
-                return newer.may_match(path, query, slices)
+                return newer.may_match(path, query, slices), None
         if answer is None:
-            return pa.array([True] * len(slices), pa.bool_())
-        return pc.or_(pc.is_null(numbers), pc.is_in(numbers, value_set=answer.ids))
+            return pa.repeat(pa.scalar(True), len(slices)), None
+        may_match = pc.or_(pc.is_null(numbers), pc.is_in(numbers, value_set=answer.ids))
+        return may_match, None if reader.gone else answer
 
 
 def _find(

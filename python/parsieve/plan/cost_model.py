@@ -23,7 +23,6 @@ class CostModel:
     """Chooses kept files whose footers and filters are worth reading although other evidence has judged them."""
 
     def __init__(self, snapshot: Snapshot, files: Candidates, judge: GroupJudge, experience: Experience) -> None:
-        self._snapshot = snapshot
         self._files = files
         self._judge = judge
         self._experience = experience
@@ -42,7 +41,7 @@ class CostModel:
         batch_size, excluded = SAMPLE, 0.0
         while len(candidates):
             picked = _spread(candidates, batch_size)
-            batch = [number for number in picked.to_pylist() if self._judge.is_usable(number)]
+            batch = self._judge.usable(picked.to_pylist())
             if not batch:
                 break
             if chosen:
@@ -68,8 +67,8 @@ class CostModel:
         return float(false_positives) * self._experience.rate(self._columns, self._state)
 
     def _saving(self, batch: Sequence[int]) -> float:
-        slices = [self._snapshot.slices[number] for number in batch]
-        mean = sum(ASSUMED_SIZE if piece.size is None else piece.size for piece in slices) / len(slices)
+        sizes = [ASSUMED_SIZE if piece.size is None else piece.size for piece in self._judge.slices(batch)]
+        mean = sum(sizes) / len(sizes)
         return self._judge.medium(batch[0]).saving(mean)
 
     def _price(self, batch: Sequence[int]) -> float:

@@ -82,9 +82,9 @@ def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, optio
         if covered:
             is_uncovered = pc.invert(functools.reduce(pc.or_, covered))
             numbers = pc.indices_nonzero(pc.and_(files.kept, is_uncovered)).to_pylist()
-            indexes = (sieve, bloom) if numbers else ()
-            tokens = [index.indexed_tokens(question) for question in questions for index in indexes]
-            doubts = uncovered(snapshot.slices, numbers, list(filter(None, tokens)), bool(unreadable))
+            if numbers:
+                tokens = [index.indexed_tokens(question) for question in questions for index in (sieve, bloom)]
+                doubts = uncovered(snapshot.slices, numbers, list(filter(None, tokens)), bool(unreadable))
     rows = find_rows(files, sieve)
     if rows is not None:
         exclude_files(files, rows)
@@ -195,7 +195,7 @@ def _unanswered(
     to_open = files.kept
     if not row_groups and all(mask is not None for mask in answered):
         to_open = pc.and_not(to_open, functools.reduce(pc.and_, answered))
-    return [number for number in pc.indices_nonzero(to_open).to_pylist() if judge.is_usable(number)]
+    return judge.usable(pc.indices_nonzero(to_open).to_pylist())
 
 
 def _worth_opening(

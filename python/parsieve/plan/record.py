@@ -16,7 +16,7 @@ from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.footers import Cost
 from parsieve.plan.evidence.questions import Among, Begins, Constant, Within, leaves
 from parsieve.plan.evidence.row_groups import Judged
-from parsieve.plan.rows.sets import KeptRows
+from parsieve.plan.rows.base import KeptRows
 from parsieve.plan.verdict import Keep, Skip
 from parsieve.predicate.expr import Expr, Unknown, unknowns
 from parsieve.wording import count

@@ -63,7 +63,7 @@ class HandMadeIndex(Evidence):
                 for end, start in zip(one, other, strict=True)
             ],
         )
-        ranges = UnitRanges.of(pa.array(ids, pa.uint32()), [pa.array(column, pa.int64()) for column in columns])
+        ranges = UnitRanges(pa.array(ids, pa.uint32()), [pa.array(column, pa.int64()) for column in columns])
         pairs = sorted(
             (1000 - number, unit)
             for number, answer in enumerate(self.answers[question])

@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from parsieve.plan.rows.sets import KeptRows, RowAxis, RowSet
+from parsieve.plan.rows.sets import RowsOnAxis, RowAxis, RowSet
 
 Pairs = set[tuple[int, int]]
 
@@ -61,7 +61,7 @@ def test_sets_of_rows_agree_with_sets_of_python(seed: int) -> None:
     chosen = {number for number, is_chosen in zip(numbers, mask, strict=True) if is_chosen}
     assert pairs_of(rows.of_files(pa.array(mask)), numbers) == {pair for pair in pairs if pair[0] in chosen}
 
-    kept = KeptRows(axis, rows)
+    kept = RowsOnAxis(axis, rows)
     for number, groups in files.items():
         expected = sorted(row for file, row in pairs if file == number)
         ranges = kept.ranges[number]
@@ -86,5 +86,5 @@ def test_row_groups_are_ranges_of_rows() -> None:
 
 def test_no_files_have_no_rows() -> None:
     axis = axis_of({})
-    kept = KeptRows(axis, axis.whole_files)
+    kept = RowsOnAxis(axis, axis.whole_files)
     assert (kept.ranges, kept.row_groups, kept.num_rows, len(kept.without_rows())) == ({}, {}, (0, 0), 0)

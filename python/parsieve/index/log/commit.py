@@ -399,6 +399,8 @@ class Log:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._folders = Folders(store)
+        # The file of the version that was read last: its name, its bytes and its content.
+        self._last: tuple[str, bytes, Commit] | None = None
 
     def stored(self) -> list[tuple[int, Stored]]:
         """Return the existing versions and their files, oldest first."""
@@ -407,9 +409,14 @@ class Log:
     def read(self, version: int, stored: Stored | None = None) -> Commit:
         """Read a version. Raises `FileNotFoundError` if it does not exist, and `FormatError` if it is damaged."""
         name = f"{self.store}/{name_of(version, self._folders.folder) if stored is None else stored.name}"
-        commit = Commit.from_bytes(self._folders.get(version, stored), name)
+        data = self._folders.get(version, stored)
+        last = self._last
+        if last is not None and last[:2] == (name, data):
+            return last[2]
+        commit = Commit.from_bytes(data, name)
         if commit.version != version:
             raise FormatError(f"{name} contains version {commit.version}")
+        self._last = name, data, commit
         return commit
 
     def newest(self) -> Commit | None:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from parsieve._core import FileKeys
-from parsieve.lake.base import Lake, Snapshot
+from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.plan.cost.medium import Medium, medium_of
 from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.file_filters import FileFilterEvidence, FilterAnswers
@@ -49,10 +49,22 @@ class GroupJudge:
         self.opened: dict[int, FileFooter] = {}
         self.failed: dict[int, str] = {}
         self._last: tuple[list[int], Judged] | None = None
+        self._slices: dict[int, Slice] = {}
 
-    def is_usable(self, number: int) -> bool:
-        """Return whether a file's footer describes the table's rows."""
-        piece = self._snapshot.slices[number]
+    def slices(self, numbers: Sequence[int]) -> list[Slice]:
+        """Return slices by their numbers. Their objects are made only once, and all together."""
+        missing = [number for number in numbers if number not in self._slices]
+        if missing:
+            self._slices.update(zip(missing, self._snapshot.slices.at(missing), strict=True))
+        return [self._slices[number] for number in numbers]
+
+    def usable(self, numbers: Sequence[int]) -> list[int]:
+        """Return the files whose footers describe the table's rows."""
+        return [
+            number for number, piece in zip(numbers, self.slices(numbers), strict=True) if self._is_usable(piece)
+        ]
+
+    def _is_usable(self, piece: Slice) -> bool:
         if not self._lake.row_groups_usable(piece):
             return False
         # The table defines the values of constant columns. Their values in the file do not count.
@@ -61,11 +73,11 @@ class GroupJudge:
 
     def medium(self, number: int) -> Medium:
         """Return the kind of storage that a file is on."""
-        return medium_of(self._lake, self._snapshot.slices[number])
+        return medium_of(self._lake, self.slices([number])[0])
 
     def num_uncached(self, numbers: Collection[int]) -> int:
         """Count the files whose footers would have to be read."""
-        pieces = [self._snapshot.slices[number] for number in numbers if number not in self.opened]
+        pieces = self.slices([number for number in numbers if number not in self.opened])
         return self._footers.num_missing(pieces, self.columns, self._snapshot.schema)
 
     def judge(self, numbers: Sequence[int]) -> Judged:
@@ -104,17 +116,16 @@ class GroupJudge:
         return doubts
 
     def _read(self, numbers: Sequence[int]) -> None:
-        slices = self._snapshot.slices
-        pieces = [slices[number] for number in numbers]
+        pieces = self.slices(numbers)
         footers = self._footers.read(pieces, self.columns, self._snapshot.schema, self._lake, self.cost)
-        for number, footer in zip(numbers, footers, strict=True):
+        for number, piece, footer in zip(numbers, pieces, footers, strict=True):
             if isinstance(footer, str):
                 self.failed[number] = footer
             else:
-                self.opened[number] = _without(footer, self._lake.constants(slices[number]))
+                self.opened[number] = _without(footer, self._lake.constants(piece))
 
     def _source(self, number: int) -> tuple[Any, FileKeys | None]:
-        piece = self._snapshot.slices[number]
+        piece = self.slices([number])[0]
         return self._lake.open_base(piece), self._lake.file_keys(piece)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from functools import cached_property
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from parsieve._core import ParsieveError
 from parsieve.index.sieve import query
 from parsieve.index.sieve.query import Query
+from parsieve.index.sieve.reader import Answer
 from parsieve.index.view import View
 from parsieve.lake.base import Location, Slice
 from parsieve.plan.evidence.base import Evidence
@@ -20,33 +22,79 @@ from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.expr import Column
 
 
+class SliceUnits(NamedTuple):
+    """The units of one slice."""
+
+    # The id of the slice in answers; None if the index does not cover its current version.
+    id: int | None
+    # The rows of each row group; empty if they are unknown.
+    row_groups: list[int]
+    # The first row of each unit, and the row after its last one; empty if they are unknown.
+    units: list[tuple[int, int]]
+
+
 @dataclass(frozen=True, eq=False)
 class UnitRanges:
     """The units of one column's index in some slices, which are ranges of rows. Slices are given by position."""
 
     # The id of each slice in answers; null if the index does not cover the current version of the slice.
     ids: pa.UInt32Array
-    # The rows of each row group; empty if they are unknown.
-    row_groups: pa.ListArray
-    # The place of each slice's first unit among all units, and the number of its units; 0 if they are unknown.
-    first: pa.Int64Array
-    count: pa.Int64Array
-    # The first row and the number of rows of each unit.
-    start: pa.Int64Array
-    rows: pa.Int64Array
+    # The units of the slices with an id, as `ColumnReader.unit_columns` returns them.
+    columns: Sequence[pa.Int64Array]
 
-    @classmethod
-    def of(cls, ids: pa.UInt32Array, columns: Sequence[pa.Int64Array]) -> Self:
-        """Return the units of slices with these ids. `columns` describe the slices with an id, as `unit_columns`."""
-        num_groups, num_units, group_rows, start, rows = columns
-        # Slices without an id have no units.
-        places = pc.subtract(pc.cumulative_sum(ids.is_valid().cast(pa.int64())), 1)
-        places = pc.if_else(ids.is_valid(), places, pa.scalar(None, pa.int64()))
-        counts = pc.fill_null(num_units.take(places), 0)
-        ends = pc.cumulative_sum(pc.fill_null(num_groups.take(places), 0))
+    @property
+    def size(self) -> int:
+        """The number of slices, row groups and units."""
+        return len(self.ids) + len(self.columns[2]) + len(self.columns[3])
+
+    @cached_property
+    def row_groups(self) -> pa.ListArray:
+        """The rows of each row group; empty if they are unknown."""
+        ends = pc.cumulative_sum(pc.fill_null(self.columns[0].take(self._places), 0))
         offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends]).cast(pa.int32())
-        row_groups = pa.ListArray.from_arrays(offsets, group_rows)
-        return cls(ids, row_groups, pc.subtract(pc.cumulative_sum(counts), counts), counts, start, rows)
+        return pa.ListArray.from_arrays(offsets, self.columns[2])
+
+    @cached_property
+    def count(self) -> pa.Int64Array:
+        """The number of each slice's units; 0 if they are unknown."""
+        return pc.fill_null(self.columns[1].take(self._places), 0)
+
+    @cached_property
+    def first(self) -> pa.Int64Array:
+        """The place of each slice's first unit among all units."""
+        return pc.subtract(pc.cumulative_sum(self.count), self.count)
+
+    @property
+    def start(self) -> pa.Int64Array:
+        """The first row of each unit."""
+        return self.columns[3]
+
+    @property
+    def rows(self) -> pa.Int64Array:
+        """The number of rows of each unit."""
+        return self.columns[4]
+
+    @cached_property
+    def _places(self) -> pa.Int64Array:
+        """The position of each slice among the slices with an id, null for the others."""
+        places = pc.subtract(pc.cumulative_sum(self.ids.is_valid().cast(pa.int64())), 1)
+        return pc.if_else(self.ids.is_valid(), places, pa.scalar(None, pa.int64()))
+
+    @cached_property
+    def slices(self) -> list[SliceUnits]:
+        """The units of each slice, as Python objects."""
+        num_groups, num_units, group_rows, start, rows = (column.to_pylist() for column in self.columns)
+        units = [(first, first + count) for first, count in zip(start, rows, strict=True)]
+        slices: list[SliceUnits] = []
+        at_slice = at_group = at_unit = 0
+        for number in self.ids.to_pylist():
+            if number is None:
+                slices.append(SliceUnits(None, [], []))
+                continue
+            groups_end, units_end = at_group + num_groups[at_slice], at_unit + num_units[at_slice]
+            slices.append(SliceUnits(number, group_rows[at_group:groups_end], units[at_unit:units_end]))
+            at_slice, at_group, at_unit = at_slice + 1, groups_end, units_end
+        return slices
 
 
 class UnitAnswer(NamedTuple):
@@ -67,6 +115,8 @@ class SieveIndexEvidence(Evidence):
         self._slices = slices
         # Columns whose index could not be read, with the error.
         self.failed: dict[str, str] = {}
+        # The units that may match each question; None if the index has no answer that names its own units.
+        self._answers: dict[Question, Answer | None] = {}
         # The units of each column in the slices that were last asked for.
         self._units: dict[tuple[str, ...], tuple[pa.Int64Array, UnitRanges]] = {}
 
@@ -81,28 +131,28 @@ class SieveIndexEvidence(Evidence):
         if path is None or lookup is None:
             return None
         try:
-            return self._view.may_match(path, lookup, self._slices)
+            may_match, self._answers[question] = self._view.ask(path, lookup, self._slices)
+            return may_match
         except (ParsieveError, OSError, TypeError, ValueError) as error:
             # A damaged or missing part excludes nothing.
             self.failed[str(question.column)] = str(error)
             return None
 
     def find_units(self, question: Question, numbers: pa.Int64Array) -> UnitAnswer | None:
-        """Return the units of some slices that may match, or None if the index answers for whole files only."""
-        path, lookup = self._path(question.column), index_query(question)
-        if path is None or lookup is None or str(question.column) in self.failed:
+        """Return the units of some slices that may match, or None if the index answers for whole files only.
+
+        `may_match` has asked the index before.
+        """
+        path, answer = self._path(question.column), self._answers.get(question)
+        if path is None or answer is None or str(question.column) in self.failed:
             return None
         reader = self._view.reader(path)
         if not reader.has_ranges:
             return None
         try:
-            answer: Any = reader.ask(lookup)
-            # If files of this version are gone, a newer version may have answered for the files.
-            if answer is None or reader.gone:
-                return None
             if path not in self._units or not self._units[path][0].equals(numbers):
                 ids = reader.numbered(self._slices).take(numbers)
-                self._units[path] = (numbers, UnitRanges.of(ids, reader.unit_columns(ids.drop_null())))
+                self._units[path] = (numbers, UnitRanges(ids, reader.unit_columns(ids.drop_null())))
             return UnitAnswer(self._units[path][1], answer.ids, answer.units)
         except (ParsieveError, OSError, TypeError, ValueError) as error:
             self.failed[str(question.column)] = str(error)

@@ -9,6 +9,8 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve.plan.rows.base import KeptRows
+
 
 @dataclass(frozen=True, eq=False)
 class RowSet:
@@ -141,7 +143,7 @@ class RowAxis:
 
 
 @dataclass(frozen=True, eq=False)
-class KeptRows:
+class RowsOnAxis(KeptRows):
     """The rows that may match, of the files on an axis."""
 
     axis: RowAxis
