@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from parsieve._core import UnsupportedError
+from parsieve.index.pages.reader import MapReader
 from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.lake.rows.arrow_scan import without_dictionaries
 from parsieve.lake.rows.checked_files import CheckedFiles, Request, files_of
@@ -26,7 +27,7 @@ from parsieve.predicate.expr import Always, Expr, IsNull, columns, walk
 from parsieve.predicate.normalize import normalize
 from parsieve.predicate.render import to_duckdb, to_pyarrow
 from parsieve.reader.request import Candidates, ReadRequest
-from parsieve.reader.stream import read_files
+from parsieve.reader.table import TableReader
 
 if TYPE_CHECKING:
     import polars as pl
@@ -50,6 +51,7 @@ def rows_of(record: PlanRecord, numbers: Sequence[int] | None = None) -> Rows:
     ranges = [record.row_ranges.get(number) for number in numbers]
     rows = Rows(record.lake, record.snapshot, record.expr, record.slices(numbers), groups, ranges)
     rows.are_few = record.candidate_share is not None and record.candidate_share <= FEW
+    rows.pages = record.pages
     return rows
 
 
@@ -66,6 +68,8 @@ class Rows:
 
     # Whether few of the table's rows can match.
     are_few = False
+    # The map of the pages of the table's files, if its index has one.
+    pages: MapReader | None = None
 
     def __init__(
         self,
@@ -86,7 +90,7 @@ class Rows:
 
     def __getstate__(self) -> dict[str, Any]:
         snapshot = self._snapshot
-        state = {name: value for name, value in self.__dict__.items() if name != "_files"}
+        state = {name: value for name, value in self.__dict__.items() if name not in ("_files", "pages")}
         return state | {"_snapshot": Snapshot(snapshot.id, snapshot.instant, snapshot.schema, MadeSlices(()))}
 
     @property
@@ -147,12 +151,9 @@ class Rows:
         if not self._reads_pages(output):
             return self._scan(output, hold)
         request = ReadRequest(self._snapshot.schema, tuple(output), self._expr)
-        files = [
-            Candidates(*file) for file in zip(self._slices, self._row_ranges, self._row_groups, strict=True)
-        ]
-        batches = read_files(
-            self._lake, files, request, lambda start, end: iter(self._part(start, end)._scan(output, hold)), threads
-        )
+        files = [Candidates(*file) for file in zip(self._slices, self._row_ranges, self._row_groups, strict=True)]
+        table = TableReader(self._lake, request, self.pages)
+        batches = table.read(files, lambda start, end: iter(self._part(start, end)._scan(output, hold)), threads)
         return pa.RecordBatchReader.from_batches(request.output, batches)
 
     def _reads_pages(self, output: Sequence[str]) -> bool:
@@ -161,8 +162,14 @@ class Rows:
 
     def _part(self, start: int, end: int) -> Rows:
         """Return the rows of some of the slices."""
-        slices, groups, ranges = (part[start:end] for part in (self._slices, self._row_groups, self._row_ranges))
-        return Rows(self._lake, self._snapshot, self._expr, slices, groups, ranges)
+        return Rows(
+            self._lake,
+            self._snapshot,
+            self._expr,
+            self._slices[start:end],
+            self._row_groups[start:end],
+            self._row_ranges[start:end],
+        )
 
     def _scan(self, output: list[str], hold: bool) -> pa.RecordBatchReader:
         """Return the rows as a stream, by decoding complete row groups."""

@@ -24,7 +24,6 @@ _FUNCTIONS = {
 }
 
 
-
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A part of a conjunction that refers to certain columns."""

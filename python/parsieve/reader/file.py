@@ -65,12 +65,12 @@ def read_file(
         return Refusal(str(error))
 
 
-def _read_planned(
-    lake: Lake, candidates: Candidates, request: ReadRequest, cache: FooterCache
-) -> list[pa.RecordBatch]:
+def _read_planned(lake: Lake, candidates: Candidates, request: ReadRequest, cache: FooterCache) -> list[pa.RecordBatch]:
     file_slice = candidates.file_slice
     rows = _file_rows(lake, file_slice)
-    version = _version(lake, file_slice)
+    version = version_of(lake, file_slice)
+    if isinstance(version, Refusal):
+        raise _RefusedError(version.reason)
     reader = RangeReader(open_version(lake.open_base(file_slice), version.size, version.token))
     try:
         known = cache.get(version)
@@ -95,13 +95,14 @@ def _file_rows(lake: Lake, file_slice: Slice) -> FileRows:
     return rows
 
 
-def _version(lake: Lake, file_slice: Slice) -> FileVersion:
+def version_of(lake: Lake, file_slice: Slice) -> FileVersion | Refusal:
+    """Return the version of a file that was planned, or why it is not certain."""
     if file_slice.path is None or file_slice.size is None:
-        raise _RefusedError("the size of the file is unknown")
+        return Refusal("the size of the file is unknown")
     if not lake.files_may_be_replaced:
         return FileVersion(file_slice.path, file_slice.size, "")
     if not file_slice.token:
-        raise _RefusedError("the file was written so recently that its version is not certain")
+        return Refusal("the file was written so recently that its version is not certain")
     return FileVersion(file_slice.path, file_slice.size, file_slice.token)
 
 
@@ -211,9 +212,7 @@ class _FileRead:
             arrays = [batch.column(names.index(name)) for name in self._request.names]
             yield pa.RecordBatch.from_arrays(arrays, schema=self._request.output)
 
-    def _batches(
-        self, names: Sequence[str], rows: RowSet, values: dict[str, pa.Array]
-    ) -> Iterator[pa.RecordBatch]:
+    def _batches(self, names: Sequence[str], rows: RowSet, values: dict[str, pa.Array]) -> Iterator[pa.RecordBatch]:
         """Yield the columns of some rows as columns of the table. `values` are columns that were read already."""
         schema = pa.schema([self._request.schema.field(name) for name in names])
         missing = [name for name in names if name not in values and name in self._numbers]
