@@ -20,6 +20,7 @@ from parsieve.lake.rows.dataset import PlannedDataset
 from parsieve.lake.rows.streams import matching
 from parsieve.lake.slices import MadeSlices
 from parsieve.plan.evidence.questions import HasNan, ask, leaves
+from parsieve.plan.reading import choose_reading
 from parsieve.plan.record import PlanRecord
 from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.column_names import column_name
@@ -39,18 +40,13 @@ if TYPE_CHECKING:
 _SPARK = "parsieve.spark.scan.read"
 
 
-# If at most this share of a table can match, engines get the rows that the page reader finds. Otherwise they scan the
-# files themselves.
-FEW = 0.25
-
-
 def rows_of(record: PlanRecord, numbers: Sequence[int] | None = None) -> Rows:
     """Return the rows of some kept files of a plan by their numbers, or of all of them."""
     numbers = record.kept if numbers is None else numbers
     groups = [record.groups_to_read(number) for number in numbers]
     ranges = [record.row_ranges.get(number) for number in numbers]
     rows = Rows(record.lake, record.snapshot, record.expr, record.slices(numbers), groups, ranges)
-    rows.are_few = record.candidate_share is not None and record.candidate_share <= FEW
+    rows.are_few = choose_reading(record).for_engines
     rows.pages = record.pages
     return rows
 
@@ -153,7 +149,9 @@ class Rows:
         request = ReadRequest(self._snapshot.schema, tuple(output), self._expr)
         files = [Candidates(*file) for file in zip(self._slices, self._row_ranges, self._row_groups, strict=True)]
         table = TableReader(self._lake, request, self.pages)
-        batches = table.read(files, lambda start, end: iter(self._part(start, end)._scan(output, hold)), threads)
+        batches = table.read(
+            files, lambda start, end: iter(self._part(start, end)._scan(output, hold)), threads=threads, hold=hold
+        )
         return pa.RecordBatchReader.from_batches(request.output, batches)
 
     def _reads_pages(self, output: Sequence[str]) -> bool:

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
 
 import pyarrow as pa
 
 from parsieve._core import ParsieveError, RowFile
 from parsieve.index.pages.reader import MapReader
-from parsieve.io.parallel import thread_count
+from parsieve.io.parallel import Workers, thread_count
 from parsieve.io.sources import REQUESTS_AT_ONCE
 from parsieve.lake.base import Lake
-from parsieve.reader.file import Refusal, read_file, version_of
+from parsieve.lake.storage.pinned import changed_since
+from parsieve.reader.file import Parts, Refusal, read_file, version_of
 from parsieve.reader.footers import FileVersion, KnownFile, cache_of
 from parsieve.reader.request import Candidates, ReadRequest
 
 # So many refused files are read together in the other way.
 REFUSED_AT_ONCE = 32
-# The number of files that are read ahead of the consumer, for each thread.
-AHEAD = 2
 # The number of files whose maps are read together.
 MAPS_AT_ONCE = 256
 
 _log = logging.getLogger("parsieve.rows")
 
-Result = list[pa.RecordBatch] | Refusal
+Result = list[pa.RecordBatch] | Refusal | Parts
 # Reads the rows of some files, from a position to the one after the last, in another way.
 Fallback = Callable[[int, int], Iterator[pa.RecordBatch]]
 
@@ -45,18 +42,31 @@ class TableReader:
         self._pages = pages if self._is_remote else None
 
     def read(
-        self, files: Sequence[Candidates], fallback: Fallback, threads: int | None = None
+        self, files: Sequence[Candidates], fallback: Fallback, *, threads: int | None = None, hold: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the matching rows of some files. `fallback` reads the files that this reader cannot read exactly."""
+        """Yield the matching rows of some files. `fallback` reads the files that this reader cannot read exactly.
+
+        With `hold`, the rows of a file are yielded only once all of them were read. Without, a large file is read in
+        parts, and `ConflictError` is raised if it changes after some of its rows were yielded.
+        """
         reasons: Counter[str] = Counter()
         refused = 0
-        with closing(self._results(files, self._num_threads(threads))) as results:
-            for position, result in enumerate(results):
+        with Workers(self._num_threads(threads), "parsieve-rows") as workers:
+            for position, result in enumerate(workers.map(self._read, self._with_maps(files))):
+                if isinstance(result, Parts):
+                    parts = self._read_parts(result, workers, hold)
+                    result = next(parts)
+                else:
+                    parts = iter(())
                 if not isinstance(result, Refusal):
                     if refused:
                         yield from fallback(position - refused, position)
                         refused = 0
                     yield from result
+                    for more in parts:
+                        if isinstance(more, Refusal):
+                            raise changed_since(str(files[position].file_slice.path))
+                        yield from more
                     continue
                 reasons[result.reason] += 1
                 refused += 1
@@ -80,41 +90,40 @@ class TableReader:
             max(thread_count(None), REQUESTS_AT_ONCE) if threads is None and self._is_remote else thread_count(threads)
         )
 
-    def _results(self, files: Sequence[Candidates], threads: int) -> Iterator[Result]:
-        """Yield the result for each file, in order."""
-        if threads == 1 or len(files) < 2:
-            for position, candidates in enumerate(files):
-                self._read_maps(files, position)
-                yield self._read(candidates)
-            return
-        pending: deque[Future[Result]] = deque()
-        with ThreadPoolExecutor(min(threads, len(files)), "parsieve-rows") as pool:
-            try:
-                for position, candidates in enumerate(files):
-                    self._read_maps(files, position)
-                    pending.append(pool.submit(self._read, candidates))
-                    if len(pending) > AHEAD * threads:
-                        yield pending.popleft().result()
-                while pending:
-                    yield pending.popleft().result()
-            finally:
-                for future in pending:
-                    future.cancel()
-
     def _read(self, candidates: Candidates) -> Result:
         return read_file(self._lake, candidates, self._request, self._cache)
 
-    def _read_maps(self, files: Sequence[Candidates], position: int) -> None:
-        """Read the maps of the next files together, in place of one footer after the other."""
-        if self._pages is None or position % MAPS_AT_ONCE:
-            return
+    def _read_parts(self, parts: Parts, workers: Workers, hold: bool) -> Iterator[list[pa.RecordBatch] | Refusal]:
+        """Yield the rows of the parts of a file; with `hold`, those of all parts at once."""
+        held: list[pa.RecordBatch] = []
+        for result in workers.map(self._read, parts.parts):
+            if isinstance(result, Parts):
+                raise AssertionError("a part of a file was divided")
+            if isinstance(result, Refusal):
+                yield result
+                return
+            if hold:
+                held += result
+            else:
+                yield result
+        if hold:
+            yield held
+
+    def _with_maps(self, files: Sequence[Candidates]) -> Iterator[Candidates]:
+        """Yield the files, once their maps were read in place of their footers."""
+        for position, candidates in enumerate(files):
+            if self._pages is not None and position % MAPS_AT_ONCE == 0:
+                self._read_maps(self._pages, files[position : position + MAPS_AT_ONCE])
+            yield candidates
+
+    def _read_maps(self, pages: MapReader, files: Sequence[Candidates]) -> None:
         missing: list[tuple[FileVersion, Candidates]] = []
-        for candidates in files[position : position + MAPS_AT_ONCE]:
+        for candidates in files:
             version = version_of(self._lake, candidates.file_slice)
             if isinstance(version, FileVersion) and self._cache.get(version) is None:
                 missing.append((version, candidates))
         try:
-            maps = self._pages.read([candidates.file_slice for _, candidates in missing])
+            maps = pages.read([candidates.file_slice for _, candidates in missing])
         except (ParsieveError, OSError):
             # The footers of the files have the same information.
             return
