@@ -38,7 +38,7 @@ WARM_PLANS = 20
 # Row groups of a file in a folder, and rows of a row group.
 GROUPS, GROUP_ROWS = 4, 50
 FOLDER_PLANS = 400
-# Targets: a warm plan of a point on a hundred files, and what a new process takes longer than the import of pyarrow.
+# Targets: a warm plan of a point on a hundred files, and a new process beyond its import of pyarrow.
 MOST_POINT, MOST_STARTED = 0.0018, 0.080
 _STATUS = Path("/proc/self/status")
 
@@ -170,7 +170,7 @@ def measure_folder(folder: str, plans: str) -> dict[str, float]:
     started = time.perf_counter()
     for number in range(int(plans)):
         times = [clock()]
-        # What a plan does first. The same object does it again, and finds no change.
+        # The first step of a plan. The plan repeats it, and finds no change.
         table.opened.snapshot()
         times.append(clock())
         plan = table.plan(f"id = {random_.randrange(keys)}")
