@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.plan.reading import choose_reading
 from parsieve.plan.record import PlanRecord
+from parsieve.plan.results.reading import choose_reading
 from parsieve.wording import count, size
 
 # Names of files that are listed before the rest is counted.

@@ -13,6 +13,7 @@ from parsieve._core import UnsupportedError
 from parsieve.lake.rows.file_rows import foreign
 from parsieve.plan.pickling import record_state, restore_record
 from parsieve.plan.record import PlanRecord
+from parsieve.plan.results.matches import Matches
 from parsieve.plan.verdict import Keep, Skip
 from parsieve.wording import count
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as pads
     from pyspark.sql import DataFrame, SparkSession
 
-    from parsieve.plan.engines import Rows
+    from parsieve.plan.results.engines import Rows
 
 
 class Plan:
@@ -141,9 +142,9 @@ class Plan:
 
     def _rows(self) -> Rows:
         """Return the matching rows for engines. They need modules that take longer to import than a plan takes."""
-        from parsieve.plan.engines import rows_of
+        from parsieve.plan.results.engines import Rows
 
-        return rows_of(self.record)
+        return Rows.of(self.record)
 
     def to_batches(
         self, columns: Sequence[str] | None = None, *, threads: int | None = None
@@ -163,12 +164,12 @@ class Plan:
         1
         """
         with foreign(self.record.lake.uri):
-            yield from self._rows().reader(columns, threads=threads)
+            yield from _Matches.of(self.record).reader(columns, threads=threads)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the matching rows as an Arrow C stream, cast to `requested_schema` if it is given."""
         with foreign(self.record.lake.uri):
-            reader = self._rows().reader(None)
+            reader = _Matches.of(self.record).reader(None)
         # Outside of `foreign`: an error of the consumer's schema is not an error of the table.
         return reader.__arrow_c_stream__(requested_schema)
 
@@ -189,7 +190,7 @@ class Plan:
         ['b']
         """
         with foreign(self.record.lake.uri):
-            return self._rows().reader(columns, hold=True, threads=threads).read_all()
+            return _Matches.of(self.record).reader(columns, hold=True, threads=threads).read_all()
 
     def to_dataset(self) -> pads.Dataset:
         """Return a pyarrow dataset of the kept files and row groups that yields the matching rows.
@@ -256,7 +257,7 @@ class Plan:
         Spark's error. In both cases, plan again. If Spark cannot find an Iceberg table by its folder, pass its `name`
         in Spark's catalog.
         """
-        from parsieve.plan.engines import to_spark
+        from parsieve.plan.results.engines import to_spark
 
         frame: DataFrame = to_spark(self, spark, name)
         return frame
@@ -266,3 +267,12 @@ class Plan:
         doubt = ", part of the predicate is ignored, see explain()" if self.record.unknown else ""
         files = f"{len(self.record.kept)} of {count(len(self.record.snapshot.slices), 'file')}"
         return f"<parsieve.Plan of {self.record.expr}: {files}{doubt}>"
+
+
+class _Matches(Matches):
+    """The matching rows. They need the modules of engines only if a file cannot be read page by page."""
+
+    def scan(self, output: list[str], hold: bool) -> pa.RecordBatchReader:
+        from parsieve.plan.results.engines import Rows
+
+        return self.of_kind(Rows).scan(output, hold)
