@@ -88,8 +88,8 @@ class IndexedTable:
                 of the keys for this, except where they do not pay. None stores none. The filters of a "bloom" index
                 have a rate of their own.
             keep_keys: Whether a Sieve index stores all keys, so that `compact_index` need not read the table again.
-            pages: Whether the index also has a map of the pages of all files, for readers that need no footers. Plans
-                and engines do not use it yet. Updates keep it up to date. None keeps an existing map; if there is none,
+            pages: Whether the index also has a map of the pages of all files, so that reading rows needs no
+                footers. Updates keep it up to date. None keeps an existing map; if there is none,
                 it builds one with a Sieve index if the table is in an object store. True builds it, and False drops it.
                 The map contains no values of the table. Encrypted files and Hudi slices with log files have none.
 
