@@ -1,11 +1,11 @@
-"""Reads few rows of a lake of 20 million: with parsieve, DuckDB, Lance, and the `parquet` crate as the floor.
+"""Reads few rows of a lake of 20 million with parsieve, DuckDB, Lance, and the `parquet` crate as the floor.
 
     .venv/bin/python benches/python/rows.py --save [--folder FOLDER]
 
-Asks for a unique id, for a user, for two seconds of late events, for a thousand keys at once, and for everything, in
-two lakes of the same rows: one with page indexes, and one with large row groups and no offset index. Then measures an
-object store, memory and a fresh process. All contenders must return the same rows. Ends with the targets, and whether
-they are met. See `benches/README.md`. `--folder` keeps the lakes for the next run.
+The questions are a unique id, a user, two seconds of late events, a thousand keys in one call, and everything, in two
+lakes of the same rows: one with page indexes, and one with large row groups and no offset index. The program also
+measures an object store, memory and a fresh process. All contenders must return the same rows. At the end, it prints
+the targets, and whether they are met. See `benches/README.md`. `--folder` keeps the lakes for the next run.
 """
 
 from __future__ import annotations

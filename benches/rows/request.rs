@@ -1,8 +1,8 @@
 //! Requests and answers, one JSON object per line.
 
+use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
-use arrow_array::{Array, RecordBatch};
 use serde_json::{Value, json};
 
 /// Which rows to read.
@@ -91,7 +91,7 @@ fn parse_predicate(value: &Value) -> Predicate {
     }
 }
 
-/// The time of a request, and what is needed to compare its rows with those of other contenders.
+/// The time of a request, and sums that identify its rows, to compare them with the rows of other contenders.
 pub(crate) struct Answer {
     seconds: f64,
     rows: usize,

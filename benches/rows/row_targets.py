@@ -12,6 +12,7 @@ from row_contenders import (
     EARLIER,
     EXACT,
     EXACT_TWO,
+    FILES,
     LANCE,
     LOOKUP,
     OLD,
@@ -67,8 +68,8 @@ class Judged:
 
 
 def without_check(times: Milliseconds, name: str = OURS) -> float:
-    """Return the milliseconds of plan and rows, without the check for new commits or files."""
-    return times[name][PLAN] + times[name]["rows"] - times[CHECK]["rows"]
+    """Return the milliseconds of plan and rows, without the check for new files, but with the one for a new index."""
+    return times[name][PLAN] + times[name]["rows"] - times[CHECK][FILES]
 
 
 def judge(cases: list[dict[str, Any]], is_full: bool) -> list[Judged]:
@@ -139,7 +140,7 @@ def _everything(times: Milliseconds, layout: str) -> Iterator[Judged]:
 
 
 def _far(case: Mapping[str, Any], layout: str) -> Iterator[Judged]:
-    total = case["plan and rows without the check"]
+    total = case["plan and rows"]
     yield Judged(layout, "far: dependent round trips", total["round_trips"], MOST_ROUND_TRIPS, unit="")
     yield Judged(layout, "far: time", total["seconds"] * 1e3, MOST_SECONDS_FAR * 1e3, unit="ms")
     yield Judged(layout, "far: bytes", total["bytes"] / 2**20, MOST_BYTES_FAR / 2**20, unit="MiB")
