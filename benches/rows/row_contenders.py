@@ -76,17 +76,15 @@ def floors(features: str) -> Worker:
     return Worker(["cargo", "bench", "--locked", "--quiet", *chosen, "--bench", "rows", "--", "serve"])
 
 
-def worker(
-    table: Path, index: Path, columns: Sequence[str] = (), site: Path | None = None, *, current: bool = False
-) -> Worker:
+def worker(table: Path, index: Path, columns: Sequence[str] = (), site: Path | None = None) -> Worker:
     """Start a process that answers questions with this parsieve, or with the one in a folder of packages."""
-    package = Path(ps.__file__).parents[1] if current or site is None else site
+    packages = Path(ps.__file__).parents[1] if site is None else site.resolve()
     process = Worker(
         [sys.executable, "-W", "ignore", str(Path(__file__).with_name("row_worker.py"))],
-        {"PYTHONPATH": str(package)},
+        {"PYTHONPATH": str(packages)},
     )
     reply = process.ask(table=str(table), index=str(index), columns=list(columns))
-    assert Path(reply["from"]).is_relative_to(package.resolve()) or Path(reply["from"]).is_relative_to(package), reply
+    assert Path(reply["from"]).is_relative_to(packages), reply
     return process
 
 
@@ -191,7 +189,7 @@ def floor_contenders(process: Worker, layout: Layout, names: Sequence[str]) -> d
 
     def contender(threads: int, footers: str, rows: str | None) -> Contender:
         def run(question: Question) -> tuple[Parts, Rows]:
-            files = layout.known(None if rows == "all" else question.rows)
+            files = layout.all_files() if rows == "all" else layout.known(question.rows)
             reply = process.ask(files=files, rows=rows or question.predicate, threads=threads, footers=footers)
             return {"rows": reply["seconds"]}, (reply["rows"], reply["sums"])
 
@@ -218,7 +216,7 @@ def _timed(read: Callable[[Question], pa.Table]) -> Contender:
 
 def everything(rows: int) -> Question:
     """Return the question that all rows answer."""
-    return Question("everything", EVERYTHING, {}, list(range(rows)) if rows < 1_000_000 else None)
+    return Question("everything", EVERYTHING, {}, range(rows))
 
 
 def race(contenders: Mapping[str, Contender], questions: Sequence[Question], schema: pa.Schema) -> dict[str, Any]:
@@ -241,7 +239,7 @@ def race(contenders: Mapping[str, Contender], questions: Sequence[Question], sch
     return {
         "kind": questions[0].kind,
         "questions": len(questions),
-        "rows": statistics.fmean(len(question.rows or ()) for question in questions),
+        "rows": statistics.fmean(len(question.rows) for question in questions),
         "milliseconds": {
             name: {part: round(statistics.median(spent) * 1e3, 4) for part, spent in parts.items()}
             for name, parts in seconds.items()
@@ -264,8 +262,7 @@ def _checked(name: str, question: Question, rows: Any, expected: Rows) -> Rows:
     """
     where = question.where[:80]
     num_rows = rows.num_rows if isinstance(rows, pa.Table) else rows[0]
-    if question.rows is not None:
-        assert num_rows == len(question.rows), f"{name}: {num_rows} rows of {len(question.rows)} for {where}"
+    assert num_rows == len(question.rows), f"{name}: {num_rows} rows of {len(question.rows)} for {where}"
     if isinstance(rows, pa.Table) and isinstance(expected, pa.Table):
         if rows.num_rows > 1_000_000:
             same = rows.num_rows == expected.num_rows and pc.sum(rows["user"]) == pc.sum(expected["user"])

@@ -94,10 +94,12 @@ class Layout:
         )
         os.utime(path, (time.time() - A_DAY,) * 2)
 
-    def known(self, rows: Sequence[int] | None) -> list[dict[str, Any]]:
-        """Return the files of some rows for the floors, with the numbers of the rows in each; None selects all."""
-        if rows is None:
-            return [{"path": str(self.path(number))} for number in range(self.num_files)]
+    def all_files(self) -> list[dict[str, Any]]:
+        """Return all files for the floors."""
+        return [{"path": str(self.path(number))} for number in range(self.num_files)]
+
+    def known(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+        """Return the files of some rows for the floors, with the numbers of the rows in each."""
         files: dict[int, list[int]] = {}
         for row in rows:
             files.setdefault(row // self.rows_of_a_file, []).append(row % self.rows_of_a_file)
@@ -112,8 +114,8 @@ class Question:
     where: str
     # The condition for the floors.
     predicate: dict[str, Any]
-    # The numbers of the rows in ascending order, or None for all rows.
-    rows: list[int] | None
+    # The numbers of the rows in ascending order.
+    rows: Sequence[int]
     keys: tuple[str, ...] = ()
 
 

@@ -100,7 +100,6 @@ def _far_question(store: Store, question: Question, other: Question) -> dict[str
     start = time.perf_counter()
     rows = plan.to_arrow(**row_worker.arrow_arguments())
     parts["rows"] = {"seconds": time.perf_counter() - start, **store.counts()}
-    assert question.rows is not None
     assert rows.num_rows == len(question.rows), f"{rows.num_rows} rows for {question.where}"
     # Each plan starts with the checks.
     total = {name: parts["plan"][name] + parts["rows"][name] - parts["new files"][name] for name in parts["plan"]}
@@ -115,7 +114,7 @@ def memory(layout: Layout, index: Path, questions: Sequence[Question]) -> dict[s
         with closing(process):
             process.ask(where="request = 'no request'")
             reply = process.ask(where=question.where)
-        assert question.rows is None or reply["num_rows"] == len(question.rows), question.where[:80]
+        assert reply["num_rows"] == len(question.rows), question.where[:80]
         above[question.kind] = {"mib_above": round(reply["above"] / 2**20, 1), "mib": round(reply["bytes"] / 2**20, 2)}
     return {"case": "memory", "layout": layout.name, "answers": above}
 
