@@ -19,6 +19,10 @@ def _milliseconds(parts: dict[str, float] | None) -> str:
     return f"{total:,.{digits}f}"
 
 
+def _count(rows: float) -> str:
+    return f"{rows:,.0f}" if rows >= 100 or rows == int(rows) else f"{rows:.1f}"
+
+
 def _cases(record: Record, name: str) -> list[dict[str, Any]]:
     return [case for case in record.data["cases"] if case["case"] == name]
 
@@ -33,7 +37,7 @@ def times(records: Records) -> str:
         cases = [case for case in _cases(record, "rows") if case["layout"] == lake["layout"]]
         names = dict.fromkeys(name for case in cases for name in case["milliseconds"])
         title = f"{lake['layout']}: {lake['rows']:,} rows, {lake['files']} files"
-        heads = [title, *(f"{case['kind']} ({case['rows']:,.4g})" for case in cases)]
+        heads = [title, *(f"{case['kind']} ({_count(case['rows'])})" for case in cases)]
         lines = [[name, *(_milliseconds(case["milliseconds"].get(name)) for case in cases)] for name in names]
         parts.append(as_table(heads, lines))
     about = (
