@@ -115,7 +115,10 @@ def memory(layout: Layout, index: Path, questions: Sequence[Question]) -> dict[s
             process.ask(where="request = 'no request'")
             reply = process.ask(where=question.where)
         assert reply["num_rows"] == len(question.rows), question.where[:80]
-        above[question.kind] = {"mib_above": round(reply["above"] / 2**20, 1), "mib": round(reply["bytes"] / 2**20, 2)}
+        above[question.kind] = {
+            "mib_above": None if reply["above"] is None else round(reply["above"] / 2**20, 1),
+            "mib": round(reply["bytes"] / 2**20, 2),
+        }
     return {"case": "memory", "layout": layout.name, "answers": above}
 
 

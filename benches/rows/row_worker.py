@@ -35,14 +35,14 @@ def sums(table: pa.Table) -> list[int]:
     return [sum(values) & MASK for values in (ids, users, table["ts"].cast(pa.int64()).to_pylist())]
 
 
-def peak(reset: bool) -> tuple[int, int]:
-    """Return the memory of this process and its peak since the last reset, in bytes; (0, 0) if Linux does not say."""
-    status, references = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-    if not references.exists():
-        return 0, 0
-    if reset:
-        references.write_text("5")
-    lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+def peak(reset: bool) -> tuple[int, int] | None:
+    """Return the memory of this process and its peak since the last reset, in bytes; None if the system has no peak."""
+    try:
+        if reset:
+            Path("/proc/self/clear_refs").write_text("5")
+        lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    except OSError:
+        return None
     now, most = (int(lines[name].split()[0]) << 10 for name in ("VmRSS", "VmHWM"))
     return now, most
 
@@ -52,18 +52,18 @@ def answer(table: Any, where: str) -> dict[str, Any]:
     start = time.perf_counter()
     plan = table.plan(where)
     planned = time.perf_counter()
-    before, _ = peak(reset=True)
+    before = peak(reset=True)
     reading = time.perf_counter()
     rows = plan.to_arrow(**arrow_arguments())
     seconds = time.perf_counter() - reading
-    _, most = peak(reset=False)
+    after = peak(reset=False)
     return {
         "plan": planned - start,
         "rows": seconds,
         "num_rows": rows.num_rows,
         "sums": sums(rows),
         "bytes": rows.nbytes,
-        "above": most - before - rows.nbytes,
+        "above": None if before is None or after is None else after[1] - before[0] - rows.nbytes,
     }
 
 
