@@ -34,6 +34,11 @@ ROWS, SMOKE_ROWS = 20_000_000, 20_000
 KEYS = 1_000
 # Large answers take longer, so there are fewer of them.
 MOST_LARGE = 5
+# The names of the parts of a run.
+KINDS = {"id": lakes.ID, "user": lakes.USER, "time": lakes.TIME, "keys": lakes.KEYS, "everything": lakes.EVERYTHING}
+MEMORY, FIRST_ROW, FAR = "memory", "first-row", "far"
+PARTS = (*KINDS, MEMORY, FIRST_ROW, FAR)
+LAKES = {"pages": lakes.PAGES, "groups": lakes.GROUPS}
 
 
 class Bench:
@@ -43,16 +48,18 @@ class Bench:
         """`folder` is removed after the run, unlike `kept`."""
         self.folder = folder
         self.rows = arguments.rows
+        self.repeats = arguments.repeats
         self.earlier = arguments.earlier_reader
         self.site = arguments.old_site
-        self.layouts = [lakes.Layout.of(name, kept, self.rows) for name in (lakes.PAGES, lakes.GROUPS)]
+        self.parts = arguments.only or PARTS
+        names = [LAKES[name] for name in arguments.lake or LAKES]
+        self.layouts = [lakes.Layout.of(name, kept, self.rows) for name in names]
         self.lance = lakes.write_lance(kept, self.rows)
         if self.lance is None:
             print("Lance is not installed")
         large = min(arguments.rounds, MOST_LARGE)
         keys = min(KEYS, self.rows // 100)
         self.questions = lakes.Truth(self.rows).questions(arguments.rounds, keys, large)
-        self.questions["everything"] = [contenders.everything(self.rows)] * large
         self.floors = contenders.floors(arguments.features)
 
     def index(self, layout: lakes.Layout) -> Path:
@@ -66,9 +73,11 @@ class Bench:
                 yield from self._lake(layout)
         layout = self.layouts[0]
         ids = self.questions[lakes.ID]
-        yield shown(places.memory(layout, self.index(layout), [some[0] for some in self.questions.values()]))
-        yield shown(places.first_row(layout, self.index(layout), ids))
-        for layout in self.layouts:
+        if MEMORY in self.parts:
+            yield shown(places.memory(layout, self.index(layout), [some[0] for some in self.questions.values()]))
+        if FIRST_ROW in self.parts:
+            yield shown(places.first_row(layout, self.index(layout), ids))
+        for layout in self.layouts if FAR in self.parts else ():
             with tempfile.TemporaryDirectory(dir=self.folder) as name:
                 yield shown(places.far(layout, Path(name), ids[: 2 * MOST_LARGE]))
 
@@ -91,7 +100,7 @@ class Bench:
             old = contenders.worker(layout.folder, place, lakes.COLUMNS, self.site)
         with contenders.closing(old):
             ours = contenders.Ours(table, connection, self.earlier)
-            for kind in self.questions:
+            for kind in (kind for name, kind in KINDS.items() if name in self.parts):
                 yield self._race(kind, layout, schema, ours, connection, old)
 
     def _race(
@@ -106,14 +115,14 @@ class Bench:
         """Ask all questions of a kind in a lake."""
         known = [contenders.EXACT, contenders.EXACT_COLD]
         racers: dict[str, contenders.Contender] = ours.contenders()
-        if old is not None and kind != "everything":
+        if old is not None and kind != lakes.EVERYTHING:
             racers[contenders.OLD] = contenders.old_version(old)
         racers[contenders.ALONE] = contenders.duckdb_alone(layout, connection)
         if kind in lakes.SINGLE:
             racers |= contenders.floor_contenders(self.floors, layout, [contenders.FILTERED, *known])
         else:
             racers |= contenders.pyarrow_scans(layout)
-        if kind == "everything":
+        if kind == lakes.EVERYTHING:
             # A table of everything is large, and Polars and DuckDB have nothing to skip.
             del racers[contenders.POLARS], racers[contenders.DUCKDB], racers[contenders.ALONE]
             racers |= contenders.pyarrow_everything(layout)
@@ -121,9 +130,9 @@ class Bench:
         elif kind not in lakes.SINGLE:
             racers |= ours.lookups()
             racers |= contenders.floor_contenders(self.floors, layout, [*known, contenders.EXACT_TWO])
-        if self.lance is not None and layout.name == lakes.PAGES and kind != "everything":
+        if self.lance is not None and layout.name == lakes.PAGES and kind != lakes.EVERYTHING:
             racers[contenders.LANCE] = contenders.lance_alone(self.lance)
-        case = contenders.race(racers, self.questions[kind], schema)
+        case = contenders.race(racers, self.questions[kind], schema, self.repeats)
         return shown({"case": "rows", "layout": layout.name} | case)
 
 
@@ -131,7 +140,8 @@ def shown(case: dict[str, Any]) -> dict[str, Any]:
     """Print a case, and return it."""
     print(f"\n{case['case']}, {case['layout']}", end="")
     if case["case"] == "rows":
-        print(f": {case['kind']}, {case['rows']:,.1f} rows, {case['questions']} questions (medians in milliseconds)")
+        print(f": {case['kind']}, {case['rows']:,.1f} rows, {case['questions']} questions", end="")
+        print(f" asked {case['repeats']} times" if case["repeats"] > 1 else "", "(medians in milliseconds)")
         for name, parts in case["milliseconds"].items():
             details = ", ".join(f"{part} {spent:,.2f}" for part, spent in parts.items()) if len(parts) > 1 else ""
             print(f"  {name:<36} {sum(parts.values()):>10,.2f}  {details}")
@@ -152,6 +162,14 @@ def main() -> None:
     parser.add_argument(
         "--rounds", type=int, default=25, help="questions of each kind, five large ones at most (default: %(default)s)"
     )
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        default=1,
+        help="ask each question so often, and count its fastest answer, on a busy machine; caches then help more",
+    )
+    parser.add_argument("--only", action="append", choices=PARTS, help="measure this part; repeat it for several")
+    parser.add_argument("--lake", action="append", choices=LAKES, help="measure this lake (default: both)")
     parser.add_argument("--folder", type=Path, help="where the lakes are, or are written (default: a temporary folder)")
     parser.add_argument(
         "--old-site", type=Path, help="packages with version 0.1 to compare with; `make test-old` builds them"
@@ -163,6 +181,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.smoke:
         arguments.rows, arguments.rounds = SMOKE_ROWS, 2
+    if arguments.save and (arguments.only or arguments.lake):
+        parser.error("--save needs all parts and both lakes: a record would replace the complete one of the day")
     if arguments.rows % (lakes.PARTS * lakes.GROUPS_OF_A_FILE):
         parser.error(f"--rows must be a multiple of {lakes.PARTS * lakes.GROUPS_OF_A_FILE}")
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:

@@ -21,6 +21,7 @@ import sieve_lake
 PAGES, GROUPS = "page indexes", "large row groups"
 COLUMNS = ["request", "user", "ts"]
 ID, USER, TIME = "unique id", "one user", "two seconds of late events"
+KEYS, EVERYTHING = "many random keys", "everything"
 SINGLE = (ID, USER, TIME)
 # 20 million rows in a day. Late events of two seconds are in about twenty of a hundred files.
 MICROS_OF_A_ROW, MOST_LATE, MICROS_OF_A_QUESTION = 4_320, 2.5, 2_000_000
@@ -28,7 +29,6 @@ PARTS, GROUPS_OF_A_FILE, ROWS_OF_A_LARGE_GROUP = sieve_lake.FILES, sieve_lake.GR
 # A listing cannot prove that a file of the last minute is unchanged, so files are dated back.
 A_DAY = 86_400
 PATHS = [f"/shop/{name}/{number}" for name in ("items", "carts", "orders", "users") for number in range(500)]
-EVERYTHING = "user > 0"
 
 
 def events(number: int, rows: int) -> pa.Table:
@@ -132,7 +132,7 @@ class Truth:
         self._random = np.random.default_rng(7)
 
     def questions(self, count: int, keys: int, sets: int) -> dict[str, list[Question]]:
-        """Return `count` questions of each of the three kinds, and `sets` of many keys."""
+        """Return `count` questions of each of the three kinds, `sets` of many keys, and one for everything."""
         rows = self._random.choice(self._rows, count, replace=False)
         chosen = [np.sort(self._random.choice(self._rows, keys, replace=False)) for _ in range(sets)]
         ids = self._requests(np.concatenate([rows, *chosen]))
@@ -145,7 +145,8 @@ class Truth:
             # Many of the first events would be earlier than the lake, and have its first time.
             TIME: [self._time(row) for row in self._random.choice(np.nonzero(self._times)[0], count)],
         }
-        result[f"{keys:,} random keys"] = [self._keys(some.tolist(), ids, keys) for some in chosen]
+        result[KEYS] = [self._keys(some.tolist(), ids) for some in chosen]
+        result[EVERYTHING] = [Question(EVERYTHING, "user > 0", {}, range(self._rows))] * sets
         return result
 
     def _user(self, user: int) -> Question:
@@ -160,10 +161,10 @@ class Truth:
         where = f"ts >= TIMESTAMP '{first}' AND ts < TIMESTAMP '{last}'"
         return Question(TIME, where, {"ts": [start, end]}, rows)
 
-    def _keys(self, rows: list[int], ids: dict[int, str], keys: int) -> Question:
+    def _keys(self, rows: list[int], ids: dict[int, str]) -> Question:
         texts = tuple(ids[row] for row in rows)
         listed = ", ".join(f"'{text}'" for text in texts)
-        return Question(f"{keys:,} random keys", f"request IN ({listed})", {}, rows, texts)
+        return Question(KEYS, f"request IN ({listed})", {}, rows, texts)
 
     def _requests(self, rows: np.ndarray[Any, np.dtype[np.int64]]) -> dict[int, str]:
         """Return the ids of some rows."""

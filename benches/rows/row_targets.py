@@ -21,7 +21,7 @@ from row_contenders import (
     SCAN,
     SCAN_ALL,
 )
-from row_lakes import ID, PAGES, SINGLE, TIME, USER
+from row_lakes import EVERYTHING, ID, PAGES, SINGLE, TIME, USER
 from row_places import FRESH, IMPORT
 
 OF_THE_FLOOR = {ID: 1.5, USER: 0.75, TIME: 0.75}
@@ -80,7 +80,7 @@ def judge(cases: list[dict[str, Any]], is_full: bool) -> list[Judged]:
         match case["case"]:
             case "rows" if case["kind"] in SINGLE:
                 result += _single(case["kind"], case["milliseconds"], layout)
-            case "rows" if case["kind"] == "everything":
+            case "rows" if case["kind"] == EVERYTHING:
                 result += _everything(case["milliseconds"], layout)
             case "rows":
                 result += _keys(case["kind"], case["milliseconds"], layout)
@@ -136,7 +136,7 @@ def _everything(times: Milliseconds, layout: str) -> Iterator[Judged]:
     for name in (SCAN, SCAN_ALL):
         if name in times:
             faster = sum(times[name].values()) / ours
-            yield Judged(layout, f"everything: speed / {name}", faster, LEAST_OF_A_SCAN, is_least=True)
+            yield Judged(layout, f"{EVERYTHING}: speed / {name}", faster, LEAST_OF_A_SCAN, is_least=True)
 
 
 def _far(case: Mapping[str, Any], layout: str) -> Iterator[Judged]:
