@@ -10,9 +10,8 @@ mod functions;
 mod import;
 mod keys;
 mod literal;
-mod page_map;
+mod pages;
 mod rewrite;
-mod rows;
 mod sieve;
 
 use pyo3::prelude::*;
@@ -35,12 +34,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<bloom_index::Shelf>()?;
     module.add_class::<bloom_index::ShelfArrangement>()?;
     module.add_function(wrap_pyfunction!(bloom_index::shelf_num_bytes, module)?)?;
-    module.add_class::<page_map::FileMap>()?;
-    module.add_class::<page_map::PageMap>()?;
-    module.add_class::<page_map::PageMapBuilder>()?;
-    module.add_class::<rows::RowSet>()?;
-    module.add_class::<rows::RowFile>()?;
-    module.add_class::<rows::RowScan>()?;
+    pages::register(module)?;
     module.add_function(wrap_pyfunction!(file::coalesce, module)?)?;
     module.add_function(wrap_pyfunction!(keys::unwrap_key, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

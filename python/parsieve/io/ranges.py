@@ -33,6 +33,8 @@ class RangeReader:
         self._lock = threading.Lock()
         self.bytes_fetched = 0
         self.requests = 0
+        # The number of calls of `fetch`, each of which waits for the one before it.
+        self.round_trips = 0
         try:
             self.size = self._source.size()
             # The first part of this version's token in a listing of a plain folder.
@@ -44,6 +46,7 @@ class RangeReader:
 
     def fetch(self, needed: Sequence[Range], into: Sink) -> None:
         """Read all ranges into `into`: nearby ranges in one request, others in parallel if the source allows it."""
+        self.round_trips += 1
         ranges = needed if len(needed) == 1 else _core.coalesce(list(needed), self._source.gap)
         if self._source.concurrent and len(ranges) > 1:
             with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(ranges)), "parsieve-read") as pool:

@@ -112,7 +112,7 @@ class LocalFile(Source):
         self._close = weakref.finalize(self, os.close, self._fd)
         self._lock = threading.Lock()
         state = os.fstat(self._fd)
-        self._size_and_mtime = state.st_size, state.st_mtime_ns
+        self._opened = state
         self._version = version_token(state) + "-"
         if stat.S_ISDIR(state.st_mode):
             self.close()
@@ -120,14 +120,18 @@ class LocalFile(Source):
 
     def size(self) -> int:
         """Return the size of the file in bytes."""
-        return self._size_and_mtime[0]
+        return self._opened.st_size
 
     def changed(self) -> bool:
-        """Return whether size or modification time have changed, so that offsets in the old footer are invalid."""
+        """Return whether the file was changed, so that offsets in the old footer are invalid."""
         if not self._close.alive:
             return False
-        state = os.fstat(self._fd)
-        return (state.st_size, state.st_mtime_ns) != self._size_and_mtime
+        now, then = os.fstat(self._fd), self._opened
+        if (now.st_size, now.st_mtime_ns) != (then.st_size, then.st_mtime_ns):
+            return True
+        # Programs can set the modification time, but not the ctime. Replacing the file by another one also changes the
+        # ctime of the old inode, because it loses a link, but not its bytes.
+        return now.st_ctime_ns != then.st_ctime_ns and now.st_nlink >= then.st_nlink
 
     def version(self) -> str:
         """Return the complete token of this version."""

@@ -6,13 +6,14 @@ still candidates, so that the other columns are only read for rows that match.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from parsieve._core import Fetched, ParsieveError, RowFile, RowScan, RowSet
+from parsieve._core import Fetched, ParsieveError, RowFile, RowSet
 from parsieve.errors import ConflictError
 from parsieve.io.ranges import RangeReader
 from parsieve.io.sources import open_version
@@ -52,8 +53,26 @@ class _RefusedError(Exception):
         self.refusal = Refusal(reason, is_general)
 
 
+class Traffic:
+    """What a read has fetched. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.requests = 0
+        self.bytes_fetched = 0
+        # The most round trips of one file. The files are read at the same time.
+        self.round_trips = 0
+
+    def add(self, reader: RangeReader) -> None:
+        """Count what was fetched from one file."""
+        with self._lock:
+            self.requests += reader.requests
+            self.bytes_fetched += reader.bytes_fetched
+            self.round_trips = max(self.round_trips, reader.round_trips)
+
+
 def read_file(
-    lake: Lake, candidates: Candidates, request: ReadRequest, cache: FooterCache
+    lake: Lake, candidates: Candidates, request: ReadRequest, cache: FooterCache, traffic: Traffic
 ) -> list[pa.RecordBatch] | Refusal | Parts:
     """Return the matching rows of a file in the file's order, or why they must be read in another way.
 
@@ -61,7 +80,7 @@ def read_file(
     All rows come from the version of the file that was planned.
     """
     try:
-        return _read_planned(lake, candidates, request, cache)
+        return _read_planned(lake, candidates, request, cache, traffic)
     except _RefusedError as error:
         return error.refusal
     except (ConflictError, FileNotFoundError):
@@ -72,7 +91,7 @@ def read_file(
 
 
 def _read_planned(
-    lake: Lake, candidates: Candidates, request: ReadRequest, cache: FooterCache
+    lake: Lake, candidates: Candidates, request: ReadRequest, cache: FooterCache, traffic: Traffic
 ) -> list[pa.RecordBatch] | Parts:
     file_slice = candidates.file_slice
     rows = _file_rows(lake, file_slice)
@@ -93,6 +112,7 @@ def _read_planned(
         return batches
     finally:
         reader.close()
+        traffic.add(reader)
 
 
 def _file_rows(lake: Lake, file_slice: Slice) -> FileRows:
@@ -274,18 +294,11 @@ class _FileRead:
         while True:
             needed, batch = scan.step()
             if needed:
-                self._reader.fetch(needed, _Into(scan))
+                self._reader.fetch(needed, scan)
             elif batch is None:
                 return
             else:
                 yield batch.num_rows, dict(zip(names, batch.columns, strict=True))
-
-
-class _Into:
-    """Takes the bytes of a scan."""
-
-    def __init__(self, scan: RowScan) -> None:
-        self.insert = scan.push
 
 
 def _ranges_of(row_groups: Iterable[int], num_rows: Sequence[int]) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ from parsieve.io.parallel import Workers, thread_count
 from parsieve.io.sources import REQUESTS_AT_ONCE
 from parsieve.lake.base import Lake
 from parsieve.lake.storage.pinned import changed_since
-from parsieve.reader.file import Parts, Refusal, read_file, version_of
+from parsieve.reader.file import Parts, Refusal, Traffic, read_file, version_of
 from parsieve.reader.footers import FileVersion, KnownFile, cache_of
 from parsieve.reader.request import Candidates, ReadRequest
 
@@ -40,6 +40,7 @@ class TableReader:
         self._cache = cache_of(lake)
         self._is_remote = not lake.is_local
         self._pages = pages if self._is_remote else None
+        self._traffic = Traffic()
 
     def read(
         self, files: Sequence[Candidates], fallback: Fallback, *, threads: int | None = None, hold: bool = False
@@ -82,7 +83,8 @@ class TableReader:
             yield from fallback(len(files) - refused, len(files))
         if _log.isEnabledFor(logging.DEBUG):
             read = len(files) - reasons.total()
-            _log.debug("read %d of %d files by pages", read, len(files), extra={"reasons": reasons})
+            about = {"reasons": reasons, "traffic": self._traffic}
+            _log.debug("read %d of %d files by pages", read, len(files), extra=about)
 
     def _num_threads(self, threads: int | None) -> int:
         # Threads that wait for an object store need no processor.
@@ -91,7 +93,7 @@ class TableReader:
         )
 
     def _read(self, candidates: Candidates) -> Result:
-        return read_file(self._lake, candidates, self._request, self._cache)
+        return read_file(self._lake, candidates, self._request, self._cache, self._traffic)
 
     def _read_parts(self, parts: Parts, workers: Workers, hold: bool) -> Iterator[list[pa.RecordBatch] | Refusal]:
         """Yield the rows of the parts of a file; with `hold`, those of all parts at once."""

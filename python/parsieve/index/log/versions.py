@@ -73,6 +73,9 @@ class Versions:
                 break
             if best is None and state.instant <= table.instant:
                 best = version
+                if table.id is None:
+                    # No other version can have the id, so do not read the rest of the history.
+                    break
         if best is None or best == newest.version:
             return newest
         try:

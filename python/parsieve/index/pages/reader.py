@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -16,7 +17,7 @@ from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.commit import MapState
 from parsieve.index.log.parts import MapPart
-from parsieve.io.parallel import map_in_threads
+from parsieve.io.parallel import map_in_threads, run_in_threads
 from parsieve.io.sources import REQUESTS_AT_ONCE, Range
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Location, Slice
@@ -112,6 +113,7 @@ class MapReader:
 
         The entry of a slice is None if it has no map, if the map belongs to another version, or if it cannot be read.
         """
+        self._read_ahead()
         tokens = self.bindings.tokens
         current = [bool(piece.token) and tokens.get(piece.location) == piece.token for piece in slices]
         locations = [piece.location if is_current else None for piece, is_current in zip(slices, current, strict=True)]
@@ -143,6 +145,21 @@ class MapReader:
             for at, file_map in results:
                 maps[at] = file_map
         return maps
+
+    def _read_ahead(self) -> None:
+        """Read the bindings and the directory at the same time if there is only one directory."""
+        if "bindings" in self.__dict__ or self._opened or len(self.state.files) != 1:
+            return
+
+        def read(part: MapPart | None) -> None:
+            # Errors are handled when the part is used.
+            with suppress(*self.permanent_errors):
+                if part is None:
+                    _ = self.bindings
+                else:
+                    self._open(part)
+
+        run_in_threads(read, [None, *self.state.files], 2, "parsieve-read")
 
     def is_damaged_at(self, location: Location) -> bool:
         """Return whether damage was found in the files with the map of a location."""

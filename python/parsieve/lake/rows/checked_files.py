@@ -352,7 +352,11 @@ def _matching(batch: pa.RecordBatch, filter: pc.Expression | None, columns: Any)
 def request_of(schema: pa.Schema, columns: Sequence[str] | None, filter: pc.Expression | None) -> Request:
     """Return a request for the rows that match a pyarrow condition."""
     # pyarrow has no function that returns the columns of an expression, so search for them in its text.
-    text = "" if filter is None else str(filter)
+    try:
+        text = "" if filter is None else str(filter)
+    except UnicodeDecodeError:
+        # The text of a literal with other bytes is not UTF-8. Any column may be named.
+        text = " ".join(["FieldPath", *schema.names])
     # A path by numbers may refer to any column.
     named = None if "FieldPath" in text else [name for name in schema.names if name in text]
     # The statistics of row groups do not cover NaN, so pyarrow would lose rows with NaN if it used them.

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -214,11 +215,14 @@ class FileRows:
         if any("." in path for path in int96_paths):
             raise UnsupportedError(f"{self.name}: {int96_paths[0]} is a nested INT96, which is not supported")
         with self._open_file(coerce_int96_timestamp_unit="us") as file_in_micros:
-            pairs = zip(
-                file.iter_batches(BATCH_ROWS, row_groups=groups, columns=paths),
-                file_in_micros.iter_batches(BATCH_ROWS, row_groups=groups, columns=int96_paths),
-                strict=True,
-            )
+
+            def read(group: int) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+                nanos = file.iter_batches(BATCH_ROWS, row_groups=[group], columns=paths)
+                micros = file_in_micros.iter_batches(BATCH_ROWS, row_groups=[group], columns=int96_paths)
+                return zip(nanos, micros, strict=True)
+
+            # pyarrow begins a batch with each row group only if it reads dictionaries, so read one at a time.
+            pairs = chain.from_iterable(map(read, range(file.num_row_groups) if groups is None else groups))
             for batch, micros in pairs:
                 for name in int96_paths:
                     place = batch.schema.get_field_index(name)

@@ -7,8 +7,8 @@ use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::error::FormatError;
-use super::file::{Fetched, FileReader, Ranges, pairs};
+use crate::python::error::FormatError;
+use crate::python::file::{Fetched, FileReader, Ranges, pairs};
 use crate::page_map::{self, Chunk, RowGroup, Selection};
 use crate::parquet::{Physical, SchemaLeaf};
 use crate::ranges::Step;

@@ -1,7 +1,7 @@
 //! Rows of a file: their numbers, and the batches that a scan decodes.
 
-use super::file::{Fetched, Ranges, pairs};
-use super::import::Arrays;
+use crate::python::file::{Fetched, Ranges, pairs};
+use crate::python::import::Arrays;
 use super::page_map::FileMap;
 use crate::error::Result;
 use crate::ranges::Step;
@@ -229,7 +229,7 @@ impl RowScan {
     }
 
     /// Add bytes at offset `start` of the file.
-    fn push(&self, py: Python<'_>, start: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn insert(&self, py: Python<'_>, start: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let bytes = match data.extract::<PyBackedBytes>() {
             // Python's bytes never change, so they are not copied.
             Ok(bytes) => Bytes::from_owner(bytes),
