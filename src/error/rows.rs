@@ -44,6 +44,8 @@ pub enum RowsKind {
     },
     /// An offset index that contradicts its pages.
     OffsetIndex,
+    /// A page that claims many more values than its size makes likely.
+    TooManyValues,
     /// Pages that cannot be decoded.
     Decode(String),
 }
@@ -54,7 +56,7 @@ impl RowsKind {
             Self::MaskLength { .. } | Self::Order | Self::NoSuchRow { .. } | Self::NoSuchColumn(_) | Self::NotInMap => {
                 Class::Value
             }
-            Self::Unreadable { .. } => Class::Unsupported,
+            Self::Unreadable { .. } | Self::TooManyValues => Class::Unsupported,
             Self::Schema(_) | Self::Pages { .. } | Self::OffsetIndex | Self::Decode(_) => Class::Format,
         }
     }
@@ -76,6 +78,9 @@ impl fmt::Display for RowsKind {
             Self::Schema(reason) => write!(f, "the schema of the file cannot be decoded: {reason}"),
             Self::Pages { column, reason } => write!(f, "the pages of column {column:?} are not valid: {reason}"),
             Self::OffsetIndex => write!(f, "an offset index contradicts the pages of its column; read the file again"),
+            Self::TooManyValues => {
+                write!(f, "a page claims many more values than its size makes likely; read the file with pyarrow")
+            }
             Self::Decode(reason) => write!(f, "the pages cannot be decoded: {reason}"),
         }
     }

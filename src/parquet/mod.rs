@@ -29,5 +29,6 @@ pub use pages::decode::{ChunkHashes, ChunkScan, HashOptions};
 #[cfg(feature = "rows")]
 pub(crate) use pages::{
     codec::Codec,
+    delta::DeltaNumbers,
     page::{PageHeader, PageKind, encoding, values_start},
 };

@@ -16,7 +16,7 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use super::contain::{contain, decode_error, from_arrow, from_parquet};
 use super::file::RowFile;
 use super::load::GroupPlan;
-use super::pages::{ChunkPages, Failure};
+use super::pages::{ChunkPages, Failure, Loaded};
 use crate::error::Result;
 use crate::int::{to_u64, to_usize};
 use crate::parquet::PageKind;
@@ -26,6 +26,8 @@ use crate::parquet::PageKind;
 const GAP: u64 = 16;
 /// About how many bytes of values a batch has. A batch of long values has fewer rows.
 const BATCH_BYTES: u64 = 32 << 20;
+/// The most bytes that a batch may have, however its values repeat the entries of a dictionary.
+const MAX_BATCH_BYTES: u64 = 1 << 30;
 
 /// The fetched row groups of a scan.
 pub(super) struct LoadedGroups {
@@ -75,25 +77,39 @@ impl Iterator for Chunks {
 impl PageIterator for Chunks {}
 
 impl LoadedGroups {
-    /// Returns a number of rows whose values have about [`BATCH_BYTES`].
-    fn batch_rows(&self, most: usize) -> usize {
-        let bytes_of_row = |leaf: usize| {
-            let dense = |chunk: &ChunkPages| {
-                // The largest value of a dictionary is not known, so take four times its mean.
+    /// Returns a number of rows up to `most` whose values have about [`BATCH_BYTES`], and at most [`MAX_BATCH_BYTES`].
+    fn batch_rows(&self, most: usize) -> Result<usize> {
+        let (mut usual, mut largest) = (0u64, 0u64);
+        for leaf in 0..self.leaves.len() {
+            let (mut dense, mut longest) = (0, 0);
+            for (group, chunks) in &self.groups {
+                let Some(chunk) = chunks.get(leaf) else { continue };
+                let pages = || chunk.data.iter().filter_map(|page| Some((page.loaded.as_ref()?, page.rows)));
+                let plain = if pages().all(|(_, rows)| rows.is_some()) {
+                    let of_page = |(page, rows): (&Loaded, Option<usize>)| {
+                        page.header.uncompressed_len / to_u64(rows.unwrap_or(1)).max(1)
+                    };
+                    pages().map(of_page).max().unwrap_or(0)
+                } else {
+                    let size = pages().fold(0u64, |size, (page, _)| size.saturating_add(page.header.uncompressed_len));
+                    size / self.file.groups[*group].num_rows().max(1)
+                };
                 let entry = chunk.dictionary.as_ref().map_or(0, |page| match page.header.kind {
                     PageKind::Dictionary { num_values, .. } => {
-                        page.header.uncompressed_len.saturating_mul(4) / u64::from(num_values.max(1))
+                        page.header.uncompressed_len / u64::from(num_values.max(1))
                     }
                     _ => 0,
                 });
-                let pages = chunk.data.iter().filter_map(|page| Some((page.loaded.as_ref()?, page.rows)));
-                let plain = pages.map(|(page, rows)| page.header.uncompressed_len / to_u64(rows.unwrap_or(1)).max(1));
-                plain.max().unwrap_or(0).max(entry)
-            };
-            self.groups.iter().filter_map(|(_, chunks)| chunks.get(leaf)).map(dense).max().unwrap_or(0)
-        };
-        let bytes: u64 = (0..self.leaves.len()).map(bytes_of_row).fold(0, u64::saturating_add);
-        to_usize(BATCH_BYTES / bytes.max(1)).unwrap_or(most).clamp(1, most.max(1))
+                // Even nulls have values of a fixed length.
+                let fixed = chunk.leaf.type_length.and_then(|len| u64::try_from(len).ok()).unwrap_or(0);
+                dense = plain.max(entry).max(fixed).max(dense);
+                let enough = MAX_BATCH_BYTES / to_u64(most.max(1));
+                longest = chunk.largest_entry(enough)?.max(chunk.largest_delta()).max(longest);
+            }
+            (usual, largest) = (usual.saturating_add(dense), largest.saturating_add(longest));
+        }
+        let rows = (BATCH_BYTES / usual.max(1)).min(MAX_BATCH_BYTES / largest.max(1));
+        Ok(to_usize(rows).unwrap_or(most).clamp(1, most.max(1)))
     }
 }
 
@@ -146,7 +162,7 @@ impl Batches {
         // By default the crate chooses masks for short ranges, and then reads rows between them, whose pages may be
         // absent. A long range at the end, which it never skips, prevents that.
         selectors.push(RowSelector::skip(usize::MAX / 4));
-        let batch_rows = groups.batch_rows(batch_rows).min(length(decoded)?.max(1));
+        let batch_rows = groups.batch_rows(batch_rows.min(length(decoded)?.max(1)))?;
         let reader = contain(|| {
             ParquetRecordBatchReader::try_new_with_row_groups(
                 levels,

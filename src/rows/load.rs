@@ -82,7 +82,7 @@ impl Plan {
     pub(super) fn ranges(&self, chunk: &Chunk) -> Vec<Range<u64>> {
         match self {
             Self::Some(pages, needed) => ranges_of(chunk, pages, needed),
-            Self::All => coalesce(vec![chunk.start..chunk.end()], 0),
+            Self::All => coalesce(std::iter::once(chunk.start..chunk.end()).collect(), 0),
         }
     }
 
@@ -149,7 +149,12 @@ impl Loader<'_> {
     fn pages(&self, dictionary: Option<Loaded>, data: VecDeque<DataPage>) -> Result<ChunkPages> {
         let codec = Codec::from_code(self.chunk.codec)?;
         let uses_dictionary = |page: &DataPage| page.loaded.as_ref().is_some_and(Loaded::uses_dictionary);
-        let dictionary = dictionary.filter(|_| data.iter().any(uses_dictionary));
+        let dictionary = if data.iter().any(uses_dictionary) {
+            // Pages of nulls need no dictionary, but the decoder does.
+            Some(dictionary.unwrap_or_else(Loaded::empty_dictionary))
+        } else {
+            None
+        };
         Ok(ChunkPages { failure: self.failure.clone(), codec, leaf: self.leaf.clone(), dictionary, data })
     }
 

@@ -19,6 +19,3 @@ mod schema;
 pub use file::RowFile;
 pub use row_set::RowSet;
 pub use scan::{BUDGET, RowScan};
-
-#[cfg(test)]
-mod tests;

@@ -12,7 +12,7 @@ use super::levels::{Records, count_hybrid, count_packed};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, FileKind, Result, RowsKind};
 use crate::int::{to_u64, to_usize};
-use crate::parquet::{Codec, PageHeader, PageKind, Physical, SchemaLeaf, encoding, values_start};
+use crate::parquet::{Codec, DeltaNumbers, PageHeader, PageKind, Physical, SchemaLeaf, encoding, values_start};
 
 /// A page whose bytes were fetched.
 #[derive(Debug, Clone)]
@@ -109,6 +109,11 @@ impl Iterator for ChunkPages {
 }
 
 impl Loaded {
+    pub(super) fn empty_dictionary() -> Self {
+        let kind = PageKind::Dictionary { num_values: 0, encoding: encoding::PLAIN };
+        Self { header: PageHeader { kind, uncompressed_len: 0, stored_len: 0, len: 0 }, body: Bytes::new() }
+    }
+
     /// Returns true if the values of the page refer to the dictionary.
     pub(super) fn uses_dictionary(&self) -> bool {
         match self.header.kind {
@@ -135,6 +140,11 @@ impl ChunkPages {
         match header.kind {
             PageKind::Dictionary { num_values, encoding: encoding::PLAIN | encoding::PLAIN_DICTIONARY } => {
                 let buf = decompress(self.codec, body, header.uncompressed_len)?;
+                // The crate allocates memory for this number of values.
+                let needed = u64::from(num_values) * self.min_len();
+                if needed > to_u64(buf.len()) {
+                    return Err(Error::new(ErrorKind::Truncated { needed, available: to_u64(buf.len()) }));
+                }
                 Ok(Page::DictionaryPage { buf, num_values, encoding: Encoding::PLAIN, is_sorted: false })
             }
             PageKind::Data { num_values, encoding, rep_encoding, def_encoding } => {
@@ -142,7 +152,8 @@ impl ChunkPages {
                 let buf = decompress(self.codec, body, header.uncompressed_len)?;
                 // The crate trusts the lengths of levels.
                 let levels = [(self.leaf.max_rep, rep_encoding), (self.leaf.max_def, def_encoding)];
-                values_start(&buf, num_values, levels)?;
+                let start = values_start(&buf, num_values, levels)?;
+                self.check_values(encoding, &buf[start..], num_values)?;
                 if self.leaf.max_rep > 0
                     && let Some(rows) = rows
                 {
@@ -176,8 +187,9 @@ impl ChunkPages {
                     if len > 0 {
                         plain.extend_from_slice(self.codec.decompress(&body[levels..], len, &mut Vec::new())?);
                     }
-                    plain.into()
+                    Bytes::from(plain)
                 };
+                self.check_values(encoding, buf.get(levels..).unwrap_or_default(), num_values)?;
                 let level_len = |len: u64| u32::try_from(len).map_err(|_| Error::new(ErrorKind::IntegerRange));
                 Ok(Page::DataPageV2 {
                     buf,
@@ -193,6 +205,43 @@ impl ChunkPages {
             }
             PageKind::Dictionary { encoding, .. } => Err(Error::new(ErrorKind::File(FileKind::PageEncoding(encoding)))),
             PageKind::Index => Err(Error::new(ErrorKind::File(FileKind::PageType(1)))),
+        }
+    }
+
+    /// Returns the size of the smallest value in plain encoding.
+    fn min_len(&self) -> u64 {
+        match self.leaf.physical {
+            Physical::Int64 | Physical::Double => 8,
+            Physical::FixedLenByteArray => self.leaf.type_length.and_then(|len| u64::try_from(len).ok()).unwrap_or(0),
+            _ => 4,
+        }
+    }
+
+    /// Checks the numbers for which the crate allocates memory.
+    fn check_values(&self, encoding: Encoding, values: &[u8], num_values: u32) -> Result<()> {
+        let too_many = || Error::new(ErrorKind::Rows(RowsKind::TooManyValues));
+        let likely = to_u64(values.len()).saturating_mul(1024) + (1 << 20);
+        // A record of a nested column may have all of them.
+        if self.leaf.max_rep > 0 && u64::from(num_values) > likely {
+            return Err(too_many());
+        }
+        let deltas = |bytes: &[u8]| -> Result<usize> {
+            let numbers = DeltaNumbers::new(bytes, num_values.into())?;
+            if numbers.remaining_values() > likely { Err(too_many()) } else { numbers.end() }
+        };
+        match encoding {
+            Encoding::RLE_DICTIONARY if values.first().is_some_and(|width| *width > 32) => {
+                Err(Error::new(ErrorKind::IntegerRange))
+            }
+            // A page of nulls may have no values.
+            Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY if !values.is_empty() => {
+                let end = deltas(values)?;
+                if encoding == Encoding::DELTA_BYTE_ARRAY {
+                    deltas(values.get(end..).unwrap_or_default())?;
+                }
+                Ok(())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -232,6 +281,38 @@ impl ChunkPages {
 #[expect(deprecated, reason = "old files have levels in this encoding")]
 fn level_encoding(code: i32) -> Encoding {
     if code == encoding::BIT_PACKED { Encoding::BIT_PACKED } else { Encoding::RLE }
+}
+
+impl ChunkPages {
+    /// Returns the size of the largest value of the dictionary, or an upper bound if that is at most `enough`.
+    pub(super) fn largest_entry(&self, enough: u64) -> Result<u64> {
+        let Some(dictionary) = &self.dictionary else { return Ok(0) };
+        let len = dictionary.header.uncompressed_len;
+        if self.leaf.physical != Physical::ByteArray || len <= enough {
+            return Ok(if self.leaf.physical == Physical::ByteArray { len } else { 0 });
+        }
+        let plain = decompress(self.codec, &dictionary.body, len)?;
+        let mut cursor = Cursor::new(&plain, 0);
+        let mut largest = 0;
+        while cursor.remaining() > 0 {
+            let len = cursor.u32()?;
+            cursor.take(to_usize(len.into()).unwrap_or(usize::MAX))?;
+            largest = largest.max(u64::from(len));
+        }
+        Ok(largest)
+    }
+
+    /// Returns how long a decoded value may be, by the encodings of its data pages.
+    pub(super) fn largest_delta(&self) -> u64 {
+        let of_page = |page: &DataPage| {
+            let Loaded { header, .. } = page.loaded.as_ref()?;
+            let (PageKind::Data { encoding, .. } | PageKind::DataV2 { encoding, .. }) = header.kind else {
+                return None;
+            };
+            (encoding == encoding::DELTA_BYTE_ARRAY).then_some(header.uncompressed_len)
+        };
+        self.data.iter().filter_map(of_page).max().unwrap_or(0)
+    }
 }
 
 fn decompress(codec: Codec, body: &Bytes, len: u64) -> Result<Bytes> {

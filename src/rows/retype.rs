@@ -9,10 +9,10 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, TimeUnit};
 use parquet::basic::ConvertedType;
 use parquet::schema::types::Type;
 
-/// Returns the field that pyarrow infers for a node, given the field that the crate infers:
+/// Returns the field that pyarrow infers for a node, given the field that the crate infers: timestamps that only have a
+/// converted type have no time zone.
 ///
-/// - The entries of a map have the name of its outer group.
-/// - Timestamps that only have a converted type have no time zone.
+/// pyarrow also gives the entries of a map the name of its outer group, but its import of Arrow data ignores that name.
 pub(super) fn pyarrow_field(node: &Type, field: &Field) -> Field {
     let data_type = match field.data_type() {
         DataType::Struct(fields) => DataType::Struct(pyarrow_fields(node, fields)),
@@ -23,8 +23,7 @@ pub(super) fn pyarrow_field(node: &Type, field: &Field) -> Field {
                 (DataType::Struct(fields), [group]) => pyarrow_fields(group, fields),
                 _ => return field.clone(),
             };
-            let entries = entries.as_ref().clone().with_name(node.name()).with_data_type(DataType::Struct(fields));
-            DataType::Map(Arc::new(entries), *sorted)
+            DataType::Map(Arc::new(entries.as_ref().clone().with_data_type(DataType::Struct(fields))), *sorted)
         }
         DataType::Timestamp(unit, Some(_)) if only_converted(node) => DataType::Timestamp(*unit, None),
         _ => return field.clone(),

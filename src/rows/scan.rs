@@ -289,3 +289,7 @@ impl RowScan {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "scan_tests.rs"]
+mod tests;

@@ -19,6 +19,8 @@ mod layers;
 mod page_map;
 mod parquet_crate;
 mod properties;
+#[cfg(feature = "rows")]
+mod rows;
 mod vectors;
 
 /// Counts the memory that damaged input makes the library allocate.

@@ -15,7 +15,7 @@ const MAX_BLOCK: u64 = 1 << 16;
 /// block size | miniblocks | count | first value | blocks: minimum delta, bit width of each miniblock, packed deltas
 /// ```
 #[derive(Debug, Clone)]
-pub(in crate::parquet) struct DeltaNumbers<'a> {
+pub(crate) struct DeltaNumbers<'a> {
     cursor: Cursor<'a>,
     miniblocks: usize,
     /// Number of values per miniblock.
@@ -35,7 +35,7 @@ pub(in crate::parquet) struct DeltaNumbers<'a> {
 
 impl<'a> DeltaNumbers<'a> {
     /// Starts decoding at the start of `bytes`. The page may contain at most `max_values`.
-    pub(in crate::parquet) fn new(bytes: &'a [u8], max_values: u64) -> Result<Self> {
+    pub(crate) fn new(bytes: &'a [u8], max_values: u64) -> Result<Self> {
         let mut cursor = Cursor::new(bytes, 0);
         let (block, miniblocks, remaining_values) = (cursor.varint()?, cursor.varint()?, cursor.varint()?);
         let value = zigzag(cursor.varint()?);
@@ -62,7 +62,7 @@ impl<'a> DeltaNumbers<'a> {
     }
 
     /// Returns the number of values not returned yet.
-    pub(in crate::parquet) fn remaining_values(&self) -> u64 {
+    pub(crate) fn remaining_values(&self) -> u64 {
         self.remaining_values
     }
 
@@ -80,23 +80,37 @@ impl<'a> DeltaNumbers<'a> {
     }
 
     /// Skips all numbers and returns the position after them.
-    pub(in crate::parquet) fn end(mut self) -> Result<usize> {
-        while self.next()?.is_some() {}
+    pub(crate) fn end(mut self) -> Result<usize> {
+        // The first of the remaining values needs no delta.
+        let mut deltas = self.remaining_values.saturating_sub(1);
+        while deltas > 0 {
+            self.fill()?;
+            let used = deltas.min(self.miniblock - self.used);
+            self.used += used;
+            deltas -= used;
+        }
         Ok(self.cursor.position())
     }
 
-    fn step(&mut self) -> Result<()> {
-        if self.used == self.miniblock {
-            if self.widths.is_empty() {
-                self.min_delta = zigzag(self.cursor.varint()?);
-                self.widths = self.cursor.take(self.miniblocks)?;
-            }
-            let (width, rest) = self.widths.split_first().filter(|(width, _)| **width <= 64).ok_or_else(damaged)?;
-            (self.width, self.widths) = (*width, rest);
-            let len = to_usize(self.miniblock / 8 * u64::from(self.width)).ok_or_else(damaged)?;
-            self.packed = self.cursor.take(len)?;
-            self.used = 0;
+    /// Starts the next miniblock if all deltas of the current one have been used.
+    fn fill(&mut self) -> Result<()> {
+        if self.used < self.miniblock {
+            return Ok(());
         }
+        if self.widths.is_empty() {
+            self.min_delta = zigzag(self.cursor.varint()?);
+            self.widths = self.cursor.take(self.miniblocks)?;
+        }
+        let (width, rest) = self.widths.split_first().filter(|(width, _)| **width <= 64).ok_or_else(damaged)?;
+        (self.width, self.widths) = (*width, rest);
+        let len = to_usize(self.miniblock / 8 * u64::from(self.width)).ok_or_else(damaged)?;
+        self.packed = self.cursor.take(len)?;
+        self.used = 0;
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<()> {
+        self.fill()?;
         let delta = bits(self.packed, self.used * u64::from(self.width), self.width);
         self.used += 1;
         // Deltas wrap around, as the writer's subtraction did.

@@ -12,11 +12,12 @@ use parquet::basic::Compression;
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
 
 use super::*;
-use crate::int::to_u64;
+use crate::error::Class;
 use crate::page_map::{FileMap, Page};
 use crate::parquet::{FIRST_READ, Footer, ParquetFile};
 use crate::ranges::Step;
 use crate::ranges::tests::drive;
+use crate::rows::{RowFile, RowSet};
 
 const ROWS: i64 = 40_000;
 
@@ -190,7 +191,7 @@ fn maps_of_pages_replace_footers() {
     check(&file, &opened, &[1, 3], &some(&[16_000..16_010]), BUDGET);
     for (columns, rows) in [(&[1][..], some(&[15_999..16_000])), (&[2], some(&[16_000..16_001]))] {
         let error = RowScan::new(Arc::clone(&opened), columns, &rows, 10, BUDGET).and_then(|mut scan| scan.step());
-        assert_eq!(error.unwrap_err().class(), crate::Class::Value);
+        assert_eq!(error.unwrap_err().class(), Class::Value);
     }
 }
 
@@ -267,5 +268,5 @@ fn dictionaries_and_old_types_are_refused() {
     assert!(opened.unreadable(1).unwrap().is_some_and(|reason| reason.contains("Utf8View")));
     assert_eq!(opened.unreadable(2).unwrap(), None);
     let error = RowScan::new(Arc::clone(&opened), &[2, 0], &RowSet::all(3), 10, BUDGET).unwrap_err();
-    assert_eq!(error.class(), crate::Class::Unsupported);
+    assert_eq!(error.class(), Class::Unsupported);
 }
