@@ -30,6 +30,7 @@ from parsieve.filters.rewrite import add_filters, drop_filters
 
 if TYPE_CHECKING:
     from parsieve.index.advice import Advice
+    from parsieve.plan.lookup import LookupResult
     from parsieve.plan.plan import Plan
     from parsieve.plan.verdict import Keep, Skip
     from parsieve.table import Table, advise, open_table
@@ -49,6 +50,7 @@ __all__ = [
     "FormatError",
     "IndexNotFoundError",
     "Keep",
+    "LookupResult",
     "ParsieveError",
     "ParsieveWarning",
     "Plan",
@@ -74,6 +76,7 @@ __all__ = [
 _LATER = {
     "Advice": "index.advice",
     "Keep": "plan.verdict",
+    "LookupResult": "plan.lookup",
     "Plan": "plan.plan",
     "Skip": "plan.verdict",
     "Table": "table",

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from parsieve.predicate.bind import BoundPredicate
 from parsieve.predicate.builder import column_in, distinct
-from parsieve.predicate.column_names import ColumnNames
+from parsieve.predicate.column_names import ColumnNames, column_name
 from parsieve.predicate.expr import Column
 from parsieve.predicate.parse import typed_keys
 from parsieve.wording import count
@@ -64,7 +64,7 @@ def look_up(
     table: OpenTable,
     name: str | Sequence[str],
     keys: Any,
-    columns: Sequence[str] | None,
+    columns: Sequence[str] | str | None,
     as_of: AsOf = None,
     threads: int | None = None,
 ) -> LookupResult:
@@ -74,13 +74,16 @@ def look_up(
     given, typed = typed_keys(column, keys)
     codes, members = _numbered(typed)
     plan = table.plan(BoundPredicate(column_in(column, members, are_distinct=True)), snapshot)
-    output = list(snapshot.schema.names if columns is None else columns)
-    root = column.path[0]
-    rows = plan.to_arrow(output if root in output else [*output, root], threads=threads)
+    names = [columns] if isinstance(columns, str) else snapshot.schema.names if columns is None else columns
+    output = [column_name(snapshot.schema, name) for name in names]
+    # Without a column, a table has no rows, so the keys stay until the rows are in order.
+    needed = list(dict.fromkeys([*output, column.path[0]]))
+    rows = plan.to_arrow(needed, threads=threads)
     order, positions, has_rows = _join(_values(rows, column), members, codes)
     is_missing = pc.and_not(given.is_valid(), has_rows)
     missing = distinct(given.filter(is_missing))
-    return LookupResult(_take(rows.select(range(len(output))), order), missing, positions, plan)
+    found = _take(rows.select(sorted(set(map(needed.index, output))) if output else needed), order)
+    return LookupResult(found.select([found.schema.names.index(name) for name in output]), missing, positions, plan)
 
 
 def _values(rows: pa.Table, column: Column) -> pa.ChunkedArray:
