@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import parsieve as ps
 from parsieve.cli.keyfile import read_key_bytes
 from parsieve.cli.output import Console, in_shell, seconds, size
-from parsieve.cli.parser import Commands, Parser
+from parsieve.cli.parser import Commands, Parser, rows_of
 from parsieve.cli.probe import value_of
 from parsieve.wording import count
 
@@ -62,7 +62,7 @@ def add_commands(commands: Commands) -> None:
         "--keys-from", metavar="FILE", help="also read keys of COLUMN from a file, one per line; - is standard input"
     )
     lookup.add_argument("--columns", metavar="NAMES", help="the columns to print: id,name (default: all)")
-    lookup.add_argument("--limit", type=int, metavar="N", help="print at most N rows")
+    lookup.add_argument("--limit", type=rows_of, metavar="N", help="print at most N rows")
     add_as_of(lookup)
     advice = commands.add(
         "advise", _advise, "Estimate what an index of each column would cost and save", "Reads a sample of the files."
@@ -98,7 +98,9 @@ def add_opening(parser: Parser) -> None:
 
 def add_as_of(parser: Parser) -> None:
     """Add the option for an earlier state of the table."""
-    parser.add_argument("--as-of", metavar="STATE", help="a Delta version, Iceberg snapshot id, Hudi instant, or a time")
+    parser.add_argument(
+        "--as-of", metavar="STATE", help="a Delta version, Iceberg snapshot id, Hudi instant, or a time"
+    )
 
 
 def add_timezone(parser: Parser) -> None:

@@ -143,7 +143,7 @@ def _take(rows: pa.Table, order: pa.Array) -> pa.Table:
         gathered = []
         first = at = 0
         for batch, end in zip(batches, ends, strict=True):
-            after = bisect_left(ascending, end, lo=at, key=pa.Scalar.as_py)
+            after = bisect_left(ascending, end, lo=at, key=lambda number: number.as_py())
             if at < after:
                 gathered.append(batch.take(pc.subtract(ascending.slice(at, after - at), first)))
             first, at = end, after
