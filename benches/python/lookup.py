@@ -10,10 +10,11 @@ programs that run at the same time.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any
 
 import polars as pl
@@ -47,14 +48,15 @@ def make_keys(folder: str, column: str) -> pa.Array:
     return keys.take(pc.array_sort_indices(pc.random(len(keys), initializer=0)))
 
 
-def measure(work: Callable[[], int], rounds: int) -> dict[str, Any]:
+def measure(work: Callable[[], Sized], rounds: int) -> dict[str, Any]:
     """Return the number of rows, and median times."""
     elapsed, processors, rows = [], [], 0
     for _ in range(rounds):
         begun, used = time.perf_counter(), time.process_time()
-        rows = work()
+        result = work()
         elapsed.append(time.perf_counter() - begun)
         processors.append(time.process_time() - used)
+        rows = len(result)
     return {"rows": rows, "elapsed": statistics.median(elapsed), "processors": statistics.median(processors)}
 
 
@@ -76,12 +78,16 @@ def main() -> None:
         keys = all_keys.slice(0, size)
         forms: dict[str, Any] = {"arrow": keys, "list": keys.to_pylist(), "polars": pl.Series(keys)}
         for form, given in forms.items():
-            result = measure(lambda given=given: len(table.lookup(options.column, given)), options.rounds)
-            print(json.dumps({"reader": "parsieve", "keys": size, "form": form, **result}), flush=True)
+            look_up = functools.partial(table.lookup, options.column, given)
+            print_line({"reader": "parsieve", "keys": size, "form": form} | measure(look_up, options.rounds))
         if size in scans:
-            condition = pc.field(options.column).isin(keys)
-            result = measure(lambda chosen=condition: dataset.to_table(filter=chosen).num_rows, 1)
-            print(json.dumps({"reader": "pyarrow", "keys": size, **result}), flush=True)
+            scan = functools.partial(dataset.to_table, filter=pc.field(options.column).isin(keys))
+            print_line({"reader": "pyarrow", "keys": size} | measure(scan, 1))
+
+
+def print_line(result: dict[str, Any]) -> None:
+    """Print a result as a line of JSON."""
+    print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

@@ -170,7 +170,10 @@ def test_more_keys_than_the_sample_that_plans_ask_for(tmp_path: Path) -> None:
 
 
 VALUES: dict[str, tuple[pa.Array, list[Any]]] = {
-    "decimal": (pa.array([Decimal("1.50"), Decimal("-2.25"), None], pa.decimal128(9, 2)), [Decimal("-2.250"), Decimal("1.5")]),
+    "decimal": (
+        pa.array([Decimal("1.50"), Decimal("-2.25"), None], pa.decimal128(9, 2)),
+        [Decimal("-2.250"), Decimal("1.5")],
+    ),
     "narrow decimal": (
         pa.array([Decimal("1.50"), Decimal("-2.25"), None], pa.decimal128(9, 2)).cast(pa.decimal64(9, 2)),
         [Decimal("-2.25"), Decimal("1.5")],
