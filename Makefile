@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The Rust tests use all features of Cargo.toml except the Python bindings, so they need no Python.
 RUST_FEATURES := $(filter-out default python,$(shell sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z][a-z0-9_-]*\) *=.*/\1/p' Cargo.toml))
 CARGO_FEATURES := $(if $(RUST_FEATURES),--features "$(RUST_FEATURES)")
-PYTHON_SOURCES := $(foreach folder,python tests/python tests/vectors tests/hostile benches/python benches/index benches/spark examples docs/scripts,$(if $(wildcard $(folder)/*.py $(folder)/*/*.py),$(folder)))
+PYTHON_SOURCES := $(foreach folder,python tests/python tests/vectors tests/hostile benches/python benches/index benches/rows benches/spark examples docs/scripts,$(if $(wildcard $(folder)/*.py $(folder)/*/*.py),$(folder)))
 
 .PHONY: help
 help: ## list the targets
@@ -128,6 +128,7 @@ bench: develop .venv/stamp-bench ## the Rust and Python benches, compared with o
 	$(BIN)/python benches/python/tables.py --save
 	$(BIN)/python benches/python/many_files.py --save
 	$(BIN)/python benches/python/layouts.py --save
+	$(BIN)/python benches/python/rows.py --save --features "$(RUST_FEATURES)"
 	$(BIN)/python benches/index/sieve_size.py --save
 	$(BIN)/python benches/index/sieve_lake.py --save
 	$(BIN)/python benches/index/sieve_build.py --save
@@ -148,6 +149,7 @@ bench-smoke: develop .venv/stamp-bench ## run every bench once with little data,
 	$(BIN)/python benches/python/tables.py --smoke
 	$(BIN)/python benches/python/many_files.py --smoke
 	$(BIN)/python benches/python/layouts.py --smoke
+	$(BIN)/python benches/python/rows.py --smoke --features "$(RUST_FEATURES)"
 	$(BIN)/python benches/index/sieve_size.py --smoke
 	$(BIN)/python benches/index/sieve_lake.py --smoke
 	$(BIN)/python benches/index/sieve_build.py --smoke

@@ -47,15 +47,18 @@ FPP = 0.02
 MOST_SECONDS_OF_BTREE = 0.7
 
 
-def events(number: int, rows: int) -> pa.Table:
-    """Return the events of a file. They are the same in every run."""
+def events(number: int, rows: int, micros_of_a_row: int = MICROS_OF_A_ROW, most_late: float = MOST_LATE) -> pa.Table:
+    """Return the events of a file. They are the same in every run.
+
+    The longest delay of an event is the total time, divided by `most_late`.
+    """
     random = np.random.default_rng(number)
     digits = np.frombuffer(random.bytes(16 * rows).hex().encode(), np.uint8)
     ends = pa.py_buffer(np.arange(0, 32 * rows + 1, 32, dtype=np.int32))
     requests = pa.StringArray.from_buffers(rows, ends, pa.py_buffer(digits))
     users = random.integers(0, rows * FILES // ROWS_OF_A_USER, rows)
-    arrival = (number * rows + np.arange(rows)) * MICROS_OF_A_ROW + random.integers(0, MICROS_OF_A_ROW, rows)
-    delay = random.random(rows) * (FILES * rows * MICROS_OF_A_ROW / MOST_LATE)
+    arrival = (number * rows + np.arange(rows)) * micros_of_a_row + random.integers(0, micros_of_a_row, rows)
+    delay = random.random(rows) * (FILES * rows * micros_of_a_row / most_late)
     times = np.where(random.random(rows) < LATE, np.maximum(arrival - delay.astype(np.int64), 0), arrival)
     # Users are not consecutive numbers.
     return pa.table(

@@ -38,7 +38,7 @@ WARM_PLANS = 20
 # Row groups of a file in a folder, and rows of a row group.
 GROUPS, GROUP_ROWS = 4, 50
 FOLDER_PLANS = 400
-# Targets: a warm plan of a point on a hundred files, and what a new process takes longer than the import of pyarrow.
+# Targets: a warm plan of a point on a hundred files, and a new process beyond its import of pyarrow.
 MOST_POINT, MOST_STARTED = 0.0018, 0.080
 _STATUS = Path("/proc/self/status")
 
@@ -170,7 +170,7 @@ def measure_folder(folder: str, plans: str) -> dict[str, float]:
     started = time.perf_counter()
     for number in range(int(plans)):
         times = [clock()]
-        # What a plan does first. The same object does it again, and finds no change.
+        # The first step of a plan. The plan repeats it, and finds no change.
         table.opened.snapshot()
         times.append(clock())
         plan = table.plan(f"id = {random_.randrange(keys)}")
@@ -179,7 +179,9 @@ def measure_folder(folder: str, plans: str) -> dict[str, float]:
         times.append(clock())
         ranges = plan.row_ranges
         times.append(clock())
-        assert files and list(ranges) == files and all(ranges.values())
+        assert files
+        assert list(ranges) == files
+        assert all(ranges.values())
         if number:
             for name, before, after in zip(seconds, times, times[1:], strict=False):
                 seconds[name].append(after - before)
@@ -283,10 +285,11 @@ def folder_case(root: Path, files: int, rounds: int) -> dict[str, Any]:
     started = measure_start(folder, rounds)
     plan, check, paths, ranges = (warm[name] * 1e3 for name in ("plan", "check", "files", "ranges"))
     print(
-        f"{files:,} files in a folder, a point\n  warm plan {plan:.2f} ms (target {MOST_POINT * 1e3:.1f} for 100 files), "
-        f"of which freshness check {check:.2f} ms; then files {paths:.2f} ms, row ranges {ranges:.2f} ms\n"
-        f"  new process {started['plan'] * 1e3:.0f} ms, {(started['plan'] - started['pyarrow']) * 1e3:.0f} ms more than "
-        f"the import of pyarrow (target {MOST_STARTED * 1e3:.0f})"
+        f"{files:,} files in a folder, a point\n"
+        f"  warm plan {plan:.2f} ms (target {MOST_POINT * 1e3:.1f} for 100 files), of which freshness check "
+        f"{check:.2f} ms; then files {paths:.2f} ms, row ranges {ranges:.2f} ms\n"
+        f"  new process {started['plan'] * 1e3:.0f} ms, {(started['plan'] - started['pyarrow']) * 1e3:.0f} ms more "
+        f"than the import of pyarrow (target {MOST_STARTED * 1e3:.0f})"
     )
     return {"case": "point in a folder", "num_files": files, "started": started} | warm
 
@@ -295,8 +298,12 @@ def main() -> None:
     """Run the bench, or one measurement of it."""
     if sys.argv[1:2] == ["--measure"]:
         kind, *arguments = sys.argv[2:]
-        measure = {"first": measure_first, "warm": measure_warm, "folder": measure_folder}[kind]
-        print(json.dumps(measure(*arguments)))
+        measures: dict[str, Callable[..., dict[str, float]]] = {
+            "first": measure_first,
+            "warm": measure_warm,
+            "folder": measure_folder,
+        }
+        print(json.dumps(measures[kind](*arguments)))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=100_000)

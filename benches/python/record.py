@@ -41,7 +41,7 @@ def save(
     record = {
         "date": date,
         "commit": output("git", "rev-parse", "HEAD") + ("+" if changed else ""),
-        "how": " ".join([HOW[by], *sys.argv]),
+        "how": " ".join([HOW[by], *map(without_folders, sys.argv)]),
         "python": platform.python_version(),
         "packages": {"parsieve": parsieve.__version__} | {name: version(name) for name in packages},
         "machine": {
@@ -57,6 +57,15 @@ def save(
     path = ROOT / "benches" / "results" / f"{kind}-{by}-{date}.json"
     path.write_text(json.dumps(record, indent=1) + "\n")
     print(f"\nbenches/results/{path.name}")
+
+
+def without_folders(argument: str) -> str:
+    """Return an argument of the command line as it would be in the repository; folders of this machine have no name."""
+    option, equals, value = argument.rpartition("=")
+    path = Path(value)
+    if path.is_absolute():
+        value = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else "FOLDER"
+    return option + equals + value
 
 
 def filesystem(folder: Path) -> str:

@@ -24,23 +24,32 @@ CHUNK_BYTES = 1 << 20
 
 
 class Counts:
-    """The number of requests and bytes since the last reset."""
+    """The number of requests, round trips and bytes since the last reset.
+
+    A request is one round trip later than the latest of the requests that were answered before it arrived.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.requests = self.num_bytes = 0
+        self.requests = self.round_trips = self.num_bytes = 0
 
-    def add(self, num_bytes: int) -> None:
-        """Count one request and the bytes of its answer."""
+    def arrive(self) -> int:
+        """Return the number of the round trip of a request that arrives now."""
+        with self._lock:
+            return self.round_trips + 1
+
+    def add(self, num_bytes: int, round_trip: int) -> None:
+        """Count one request, before its answer is sent, and the bytes of the answer."""
         with self._lock:
             self.requests += 1
             self.num_bytes += num_bytes
+            self.round_trips = max(self.round_trips, round_trip)
 
     def reset(self) -> dict[str, int]:
         """Return the counts, and set them to zero."""
         with self._lock:
-            counts = {"requests": self.requests, "bytes": self.num_bytes}
-            self.requests = self.num_bytes = 0
+            counts = {"requests": self.requests, "round_trips": self.round_trips, "bytes": self.num_bytes}
+            self.requests = self.round_trips = self.num_bytes = 0
             return counts
 
 
@@ -52,16 +61,20 @@ class Handler(BaseHTTPRequestHandler):
     root = Path()
     delay = 0.0
     counts = Counts()
+    # The number of the round trip of the request that is being answered.
+    round_trip = 0
 
     def log_message(self, format: str, *args: object) -> None:
         """Do not log requests."""
 
     def do_HEAD(self) -> None:
         """Send the headers of an object."""
+        self.round_trip = self.counts.arrive()
         self._object(with_body=False)
 
     def do_GET(self) -> None:
         """Send an object or a range of it, a listing, or the counts."""
+        self.round_trip = self.counts.arrive()
         parts = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
         if parts.path == "/!counts":
@@ -126,7 +139,7 @@ class Handler(BaseHTTPRequestHandler):
             end = min(int(last) + 1 if first and last else state.st_size, state.st_size)
             status = 206
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{state.st_size}"
-        self.counts.add(end - start if with_body else 0)
+        self.counts.add(end - start if with_body else 0, self.round_trip)
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(end - start)}.items():
             self.send_header(name, value)
@@ -141,7 +154,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         if not self.path.startswith("/!"):
-            self.counts.add(len(body))
+            self.counts.add(len(body), self.round_trip)
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(body))}.items():
             self.send_header(name, value)

@@ -7,6 +7,7 @@ pub mod footer;
 pub mod memory;
 pub mod page_map;
 pub mod rewrite;
+pub mod rows;
 pub mod seeds;
 pub mod sieve;
 pub mod sieve_delta;
@@ -23,12 +24,13 @@ use parsieve::{Result, parquet::Footer};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     ("footer", footer::run),
     ("bloom_header", bloom_header::run),
     ("rewrite", rewrite::run),
     ("decrypt", decrypt::run),
     ("page_map", page_map::run),
+    ("rows", rows::run),
     ("sieve_segment", sieve_segment::run),
     ("sieve_root", sieve_root::run),
     ("sieve_delta", sieve_delta::run),

@@ -23,12 +23,12 @@ from parsieve.errors import (
     ParsieveWarning,
     StaleIndexError,
 )
-from parsieve.filters.check import Finding, check_filters
-from parsieve.filters.open import FileFilters, FilterRange, open_filters
-from parsieve.filters.report import AddedFilter, RewriteReport
-from parsieve.filters.rewrite import add_filters, drop_filters
 
 if TYPE_CHECKING:
+    from parsieve.filters.check import Finding, check_filters
+    from parsieve.filters.open import FileFilters, FilterRange, open_filters
+    from parsieve.filters.report import AddedFilter, RewriteReport
+    from parsieve.filters.rewrite import add_filters, drop_filters
     from parsieve.index.advice import Advice
     from parsieve.plan.lookup import LookupResult
     from parsieve.plan.plan import Plan
@@ -72,15 +72,25 @@ __all__ = [
     "optimal_num_bytes",
 ]
 
-# Tables need pyarrow, which takes longer to import than everything else. Import it when it is first used.
+# Tables need pyarrow, which takes longer to import than everything else, and no program needs all of parsieve. So each
+# name is imported when it is first used.
 _LATER = {
+    "AddedFilter": "filters.report",
     "Advice": "index.advice",
+    "FileFilters": "filters.open",
+    "FilterRange": "filters.open",
+    "Finding": "filters.check",
     "Keep": "plan.verdict",
     "LookupResult": "plan.lookup",
     "Plan": "plan.plan",
+    "RewriteReport": "filters.report",
     "Skip": "plan.verdict",
     "Table": "table",
+    "add_filters": "filters.rewrite",
     "advise": "table",
+    "check_filters": "filters.check",
+    "drop_filters": "filters.rewrite",
+    "open_filters": "filters.open",
     "open_table": "table",
 }
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from parsieve.index.advice import Advice, advise_column
 from parsieve.index.indexed_table import IndexedTable, column_paths
 from parsieve.index.table_index import TableIndex
 from parsieve.lake.base import AsOf, Lake
@@ -25,6 +24,7 @@ from parsieve.predicate.parse import Params, parse
 
 if TYPE_CHECKING:
     from parsieve._typing import ColumnName, IndexLocation, TableKeysArgument, TableSource, Where
+    from parsieve.index.advice import Advice
 
 
 class Table(IndexedTable):
@@ -172,6 +172,8 @@ class Table(IndexedTable):
         >>> [(advice.column, advice.recommendation) for advice in ps.open_table(folder).advise()]
         [('id', 'sieve'), ('n', 'none')]
         """
+        from parsieve.index.advice import advise_column
+
         snapshot = self.opened.lake.snapshot()
         listed = [queries] if isinstance(queries, str) else queries
         predicates = [parse(query, snapshot.schema, timezone) for query in listed]

@@ -42,6 +42,8 @@ pub enum RowsKind {
         /// The contradiction.
         reason: String,
     },
+    /// An offset index that contradicts its pages.
+    OffsetIndex,
     /// Pages that cannot be decoded.
     Decode(String),
 }
@@ -53,7 +55,7 @@ impl RowsKind {
                 Class::Value
             }
             Self::Unreadable { .. } => Class::Unsupported,
-            Self::Schema(_) | Self::Pages { .. } | Self::Decode(_) => Class::Format,
+            Self::Schema(_) | Self::Pages { .. } | Self::OffsetIndex | Self::Decode(_) => Class::Format,
         }
     }
 }
@@ -73,6 +75,7 @@ impl fmt::Display for RowsKind {
             }
             Self::Schema(reason) => write!(f, "the schema of the file cannot be decoded: {reason}"),
             Self::Pages { column, reason } => write!(f, "the pages of column {column:?} are not valid: {reason}"),
+            Self::OffsetIndex => write!(f, "an offset index contradicts the pages of its column; read the file again"),
             Self::Decode(reason) => write!(f, "the pages cannot be decoded: {reason}"),
         }
     }

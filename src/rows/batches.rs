@@ -13,9 +13,10 @@ use parquet::column::page::{PageIterator, PageReader};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
-use super::contain::{contain, decode_error, from_parquet};
+use super::contain::{contain, decode_error, from_arrow, from_parquet};
 use super::file::RowFile;
-use super::pages::ChunkPages;
+use super::load::GroupPlan;
+use super::pages::{ChunkPages, Failure};
 use crate::error::Result;
 use crate::int::{to_u64, to_usize};
 use crate::parquet::PageKind;
@@ -33,6 +34,8 @@ pub(super) struct LoadedGroups {
     pub(super) groups: Vec<(usize, Vec<ChunkPages>)>,
     /// The leaves of the scan.
     pub(super) leaves: Vec<usize>,
+    /// Where the pages put their errors.
+    pub(super) failure: Failure,
 }
 
 impl RowGroups for LoadedGroups {
@@ -84,9 +87,7 @@ impl LoadedGroups {
                     _ => 0,
                 });
                 let pages = chunk.data.iter().filter_map(|page| Some((page.loaded.as_ref()?, page.rows)));
-                let plain = pages.map(|(page, rows)| {
-                    page.header.uncompressed_len / to_u64(rows.unwrap_or(1)).max(1)
-                });
+                let plain = pages.map(|(page, rows)| page.header.uncompressed_len / to_u64(rows.unwrap_or(1)).max(1));
                 plain.max().unwrap_or(0).max(entry)
             };
             self.groups.iter().filter_map(|(_, chunks)| chunks.get(leaf)).map(dense).max().unwrap_or(0)
@@ -99,6 +100,7 @@ impl LoadedGroups {
 /// Decodes batches of the wanted rows of some row groups.
 pub(super) struct Batches {
     reader: ParquetRecordBatchReader,
+    failure: Failure,
     /// Which decoded rows to keep, as numbers of rows to drop and then to keep. `None` if all of them.
     kept: Option<VecDeque<(usize, usize)>>,
     /// Number of rows that were not decoded yet.
@@ -112,22 +114,23 @@ impl std::fmt::Debug for Batches {
 }
 
 impl Batches {
-    /// Starts decoding. `rows` are the wanted rows of each row group, and `absent` the rows with pages that were not
+    /// Starts decoding. `plans` have the wanted rows of each row group, and `absent` the rows with pages that were not
     /// fetched.
     pub(super) fn new(
         levels: &FieldLevels,
         groups: &LoadedGroups,
-        rows: &[Vec<Range<u64>>],
+        plans: &[GroupPlan],
         absent: &[Vec<Range<u64>>],
         batch_rows: usize,
     ) -> Result<Self> {
         let mut selectors = Vec::new();
         let (mut kept, mut all) = (VecDeque::new(), true);
         let mut decoded = 0u64;
-        for (((group, _), rows), absent) in groups.groups.iter().zip(rows).zip(absent) {
+        for (plan, absent) in plans.iter().zip(absent) {
             let mut position = 0;
-            for joined in join(rows, absent) {
-                let (start, end) = (joined.first().map_or(0, |rows| rows.start), joined.last().map_or(0, |rows| rows.end));
+            for joined in join(&plan.rows, absent) {
+                let (start, end) =
+                    (joined.first().map_or(0, |rows| rows.start), joined.last().map_or(0, |rows| rows.end));
                 selectors.push(RowSelector::skip(length(start - position)?));
                 selectors.push(RowSelector::select(length(end - start)?));
                 position = start;
@@ -138,7 +141,7 @@ impl Batches {
                 }
                 decoded += end - start;
             }
-            selectors.push(RowSelector::skip(length(groups.file.groups[*group].num_rows() - position)?));
+            selectors.push(RowSelector::skip(length(groups.file.groups[plan.group].num_rows() - position)?));
         }
         // By default the crate chooses masks for short ranges, and then reads rows between them, whose pages may be
         // absent. A long range at the end, which it never skips, prevents that.
@@ -153,13 +156,14 @@ impl Batches {
             )
             .map_err(from_parquet)
         })?;
-        Ok(Self { reader, kept: (!all).then_some(kept), left: decoded })
+        Ok(Self { reader, failure: groups.failure.clone(), kept: (!all).then_some(kept), left: decoded })
     }
 
     /// Returns the next batch, with the columns in the order of the file.
     pub(super) fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            let next = contain(|| self.reader.next().transpose().map_err(from_arrow))?;
+            let next = contain(|| self.reader.next().transpose().map_err(from_arrow));
+            let next = next.map_err(|error| self.failure.take().unwrap_or(error))?;
             let Some(batch) = next else {
                 return if self.left == 0 { Ok(None) } else { Err(decode_error("a column ends early".to_owned())) };
             };
@@ -167,25 +171,11 @@ impl Batches {
             self.left = left.ok_or_else(|| decode_error("a column has too many rows".to_owned()))?;
             let Some(kept) = &mut self.kept else { return Ok(Some(batch)) };
             let mask = take_mask(kept, batch.num_rows());
-            let batch = filter_record_batch(&batch, &mask).map_err(|error| decode_error(error.to_string()))?;
+            let batch = filter_record_batch(&batch, &mask).map_err(from_arrow)?;
             if batch.num_rows() > 0 {
                 return Ok(Some(batch));
             }
         }
-    }
-}
-
-fn from_arrow(error: arrow_schema::ArrowError) -> crate::error::Error {
-    match error {
-        arrow_schema::ArrowError::ExternalError(error) => match error.downcast::<ParquetError>() {
-            Ok(error) => from_parquet(*error),
-            Err(error) => match error.downcast::<crate::error::Error>() {
-                Ok(own) => *own,
-                Err(error) => decode_error(error.to_string()),
-            },
-        },
-        arrow_schema::ArrowError::ParquetError(reason) => decode_error(reason),
-        other => decode_error(other.to_string()),
     }
 }
 

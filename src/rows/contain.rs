@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use arrow_schema::ArrowError;
 use parquet::errors::ParquetError;
 
 use crate::error::{Error, ErrorKind, Result, RowsKind};
@@ -17,13 +18,18 @@ pub(super) fn decode_error(reason: String) -> Error {
     Error::new(ErrorKind::Rows(RowsKind::Decode(reason)))
 }
 
-/// Converts an error of the crate. Our own errors pass through it unchanged.
+/// Converts an error of the crate.
 pub(super) fn from_parquet(error: ParquetError) -> Error {
-    match error {
-        ParquetError::External(error) => match error.downcast::<Error>() {
-            Ok(own) => *own,
-            Err(other) => decode_error(other.to_string()),
-        },
-        other => decode_error(other.to_string()),
-    }
+    decode_error(match error {
+        ParquetError::General(reason) | ParquetError::EOF(reason) | ParquetError::ArrowError(reason) => reason,
+        other => other.to_string(),
+    })
+}
+
+/// Converts an error of the Arrow crates.
+pub(super) fn from_arrow(error: ArrowError) -> Error {
+    decode_error(match error {
+        ArrowError::ParquetError(reason) | ArrowError::SchemaError(reason) => reason,
+        other => other.to_string(),
+    })
 }

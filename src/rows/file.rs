@@ -211,7 +211,8 @@ impl RowFile {
     pub fn memory(&self) -> usize {
         let chunks: usize = self.groups.iter().map(|group| group.chunks.len() * size_of::<Option<Place>>() + 64).sum();
         let pages = self.lock();
-        let pages: usize = pages.values().map(|pages| 96 + pages.as_ref().map_or(0, |pages| size_of_val(&**pages))).sum();
+        let pages: usize =
+            pages.values().map(|pages| 96 + pages.as_ref().map_or(0, |pages| size_of_val(&**pages))).sum();
         size_of::<Self>() + self.schema.memory() + chunks + pages + self.tail.1.len()
     }
 
@@ -251,16 +252,18 @@ impl RowFile {
         let index = place.index.clone()?;
         let wanted: u64 = rows.iter().map(|range| range.end - range.start).sum();
         let most = wanted > self.groups.get(group)?.num_rows() / 4 * 3;
-        if place.chunk.len <= SMALL_CHUNK || most || self.pages(group, leaf).is_some() {
+        if most || self.pages(group, leaf).is_some() {
             return None;
         }
         let (start, tail) = &self.tail;
-        let known = index.start.checked_sub(*start).and_then(to_usize).zip(index.end.checked_sub(*start).and_then(to_usize));
-        if let Some(bytes) = known.and_then(|(start, end)| tail.get(start..end)) {
-            self.learn(group, leaf, bytes);
-            return None;
+        let inside = |offset: u64| offset.checked_sub(*start).and_then(to_usize);
+        let known = inside(index.start).zip(inside(index.end)).and_then(|(start, end)| tail.get(start..end));
+        match known {
+            Some(bytes) => self.learn(group, leaf, bytes),
+            None if place.chunk.len > SMALL_CHUNK => return Some(index),
+            None => {}
         }
-        Some(index)
+        None
     }
 
     /// Decodes the offset index of a chunk.
@@ -269,6 +272,14 @@ impl RowFile {
         let num_rows = self.groups.get(group).map_or(0, Group::num_rows);
         let pages = pages_of(bytes, &place.chunk, num_rows).filter(|pages| have_no_gaps(&place.chunk, pages));
         self.lock().insert((group, leaf), pages.map(Arc::from));
+    }
+
+    /// Changes what is known of the pages of a chunk.
+    #[cfg(test)]
+    pub(super) fn damage(&self, group: usize, leaf: usize, change: impl FnOnce(&mut Vec<Page>)) {
+        let mut pages = self.pages(group, leaf).flatten().expect("known pages").to_vec();
+        change(&mut pages);
+        self.lock().insert((group, leaf), Some(Arc::from(pages)));
     }
 
     /// Forgets the pages of a chunk, because its offset index contradicts them.

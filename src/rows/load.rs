@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::file::RowFile;
-use super::pages::{ChunkPages, DataPage, Loaded};
+use super::levels::Records;
+use super::pages::{ChunkPages, DataPage, Failure, Loaded};
 use super::parts::Parts;
 use crate::error::{Error, ErrorKind, Result, RowsKind};
 use crate::int::{to_u64, to_usize};
@@ -94,11 +95,18 @@ impl Plan {
     }
 
     /// Parses the headers of the fetched pages.
-    pub(super) fn load(&self, file: &RowFile, group: usize, leaf: usize, parts: &Parts) -> Result<Load> {
+    pub(super) fn load(
+        &self,
+        file: &RowFile,
+        group: usize,
+        leaf: usize,
+        parts: &Parts,
+        failure: &Failure,
+    ) -> Result<Load> {
         let chunk = file.chunk(group, leaf)?;
         let num_rows = file.groups[group].num_rows();
         let schema_leaf = &file.schema.leaves[leaf];
-        let loader = Loader { chunk, leaf: schema_leaf, num_rows, parts };
+        let loader = Loader { chunk, leaf: schema_leaf, num_rows, parts, failure };
         let loaded = match self {
             Self::Some(pages, needed) => loader.some(pages, needed),
             Self::All => loader.all().map(Load::Ready),
@@ -134,18 +142,21 @@ struct Loader<'a> {
     leaf: &'a SchemaLeaf,
     num_rows: u64,
     parts: &'a Parts,
+    failure: &'a Failure,
 }
 
 impl Loader<'_> {
     fn pages(&self, dictionary: Option<Loaded>, data: VecDeque<DataPage>) -> Result<ChunkPages> {
         let codec = Codec::from_code(self.chunk.codec)?;
-        Ok(ChunkPages { codec, leaf: self.leaf.clone(), dictionary, data })
+        let uses_dictionary = |page: &DataPage| page.loaded.as_ref().is_some_and(Loaded::uses_dictionary);
+        let dictionary = dictionary.filter(|_| data.iter().any(uses_dictionary));
+        Ok(ChunkPages { failure: self.failure.clone(), codec, leaf: self.leaf.clone(), dictionary, data })
     }
 
     fn bytes(&self, range: &Range<u64>) -> Result<Bytes> {
-        self.parts.get(range).map_err(|gap| {
-            Error::at(ErrorKind::Truncated { needed: range.end - gap, available: 0 }, gap)
-        })
+        self.parts
+            .get(range)
+            .map_err(|gap| Error::at(ErrorKind::Truncated { needed: range.end - gap, available: 0 }, gap))
     }
 
     /// Parses the page at the start of `bytes`, which begin at an offset of the file.
@@ -161,7 +172,8 @@ impl Loader<'_> {
         Ok(Loaded { header, body })
     }
 
-    /// Parses the pages that hold wanted rows, and checks that the offset index describes them.
+    /// Parses the pages that hold wanted rows, and checks that the offset index describes them. The decoder checks the
+    /// number of records of compressed levels.
     fn some(&self, pages: &[Page], needed: &[bool]) -> std::result::Result<Load, Problem> {
         let first = pages.first().map_or(self.chunk.start, |page| page.offset);
         let mut dictionary = None;
@@ -182,19 +194,30 @@ impl Loader<'_> {
             let mut loaded = None;
             if *needed {
                 let bytes = self.bytes(&(page.offset..page.offset + page.len))?;
-                let Ok(page_bytes) = Self::page(&bytes, page.offset) else { return Ok(Load::WrongIndex) };
-                let same_len = to_u64(page_bytes.header.len) + page_bytes.header.stored_len == page.len;
-                if !same_len || self.rows_of(&page_bytes.header).is_some_and(|found| found != rows) {
+                loaded = Self::page(&bytes, page.offset).ok().filter(|loaded| self.fits(loaded, page.len, rows));
+                if loaded.is_none() {
                     return Ok(Load::WrongIndex);
                 }
-                if !matches!(page_bytes.header.kind, PageKind::Data { .. } | PageKind::DataV2 { .. }) {
-                    return Ok(Load::WrongIndex);
-                }
-                loaded = Some(page_bytes);
             }
             data.push_back(DataPage { rows: to_usize(rows), loaded });
         }
         Ok(Load::Ready(self.pages(dictionary, data)?))
+    }
+
+    /// Returns true if the offset index describes a page.
+    fn fits(&self, page: &Loaded, len: u64, rows: u64) -> bool {
+        let found = match page.header.kind {
+            PageKind::Data { num_values, .. } | PageKind::DataV2 { num_values, .. } if self.leaf.max_rep == 0 => {
+                u64::from(num_values)
+            }
+            PageKind::Data { .. } => rows,
+            PageKind::DataV2 { .. } => match page.records(self.leaf) {
+                Ok(Some(Records { begin, continues: false })) => begin,
+                _ => return false,
+            },
+            PageKind::Dictionary { .. } | PageKind::Index => return false,
+        };
+        to_u64(page.header.len) + page.header.stored_len == len && found == rows
     }
 
     /// Walks the headers of all pages.
@@ -209,33 +232,31 @@ impl Loader<'_> {
                 PageKind::Dictionary { .. } if dictionary.is_none() && data.is_empty() => dictionary = Some(page),
                 PageKind::Dictionary { .. } => return Err(Problem::Pages("a dictionary follows other pages")),
                 PageKind::Index => {}
+                // The decoder takes an empty page for the end of the chunk.
+                PageKind::Data { num_values: 0, .. } | PageKind::DataV2 { num_values: 0, .. } => {}
                 PageKind::Data { num_values, .. } | PageKind::DataV2 { num_values, .. } => {
                     values += u64::from(num_values);
-                    let found = self.rows_of(&page.header);
+                    let found = if self.leaf.max_rep == 0 {
+                        Some(u64::from(num_values))
+                    } else {
+                        page.records(self.leaf)?.filter(|records| !records.continues).map(|records| records.begin)
+                    };
                     rows = rows.zip(found).map(|(rows, found)| rows + found);
-                    // The decoder takes an empty page for the end of the chunk.
-                    if num_values > 0 {
-                        data.push_back(DataPage { rows: found.and_then(to_usize), loaded: Some(page) });
-                    }
+                    data.push_back(DataPage { rows: found.and_then(to_usize), loaded: Some(page) });
                 }
             }
         }
         if values != self.chunk.num_values {
             return Err(Problem::Pages("their number of values differs from that in the footer"));
         }
-        if rows.is_some_and(|rows| rows != self.num_rows) {
-            return Err(Problem::Pages("their number of rows differs from that of the row group"));
+        match rows {
+            Some(rows) if rows != self.num_rows => {
+                return Err(Problem::Pages("their number of rows differs from that of the row group"));
+            }
+            Some(_) => {}
+            // A record may span pages, so the rows of none are certain.
+            None => data.iter_mut().for_each(|page| page.rows = None),
         }
         Ok(self.pages(dictionary, data)?)
-    }
-
-    /// Returns the number of rows of a data page, unless only its levels tell.
-    fn rows_of(&self, header: &PageHeader) -> Option<u64> {
-        match header.kind {
-            PageKind::Data { num_values, .. } if self.leaf.max_rep == 0 => Some(num_values.into()),
-            PageKind::DataV2 { num_values, .. } if self.leaf.max_rep == 0 => Some(num_values.into()),
-            PageKind::DataV2 { num_rows, .. } => Some(num_rows.into()),
-            _ => None,
-        }
     }
 }

@@ -6,10 +6,12 @@
 mod batches;
 mod contain;
 mod file;
+mod levels;
 mod load;
 mod pages;
 mod parts;
 mod readable;
+mod retype;
 mod row_set;
 mod scan;
 mod schema;
@@ -17,3 +19,6 @@ mod schema;
 pub use file::RowFile;
 pub use row_set::RowSet;
 pub use scan::{BUDGET, RowScan};
+
+#[cfg(test)]
+mod tests;

@@ -1,13 +1,16 @@
 //! The pages of a chunk for the `parquet` crate, which decodes their levels and values.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::ParquetError;
 
-use crate::error::{Error, ErrorKind, FileKind, Result};
+use super::levels::{Records, count_hybrid, count_packed};
+use crate::cursor::Cursor;
+use crate::error::{Error, ErrorKind, FileKind, Result, RowsKind};
 use crate::int::{to_u64, to_usize};
 use crate::parquet::{Codec, PageHeader, PageKind, Physical, SchemaLeaf, encoding, values_start};
 
@@ -28,9 +31,24 @@ pub(super) struct DataPage {
     pub(super) loaded: Option<Loaded>,
 }
 
+/// The first error in the pages of a scan. The crate's own errors turn others into text.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Failure(Arc<Mutex<Option<Error>>>);
+
+impl Failure {
+    fn set(&self, error: Error) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+
+    pub(super) fn take(&self) -> Option<Error> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 /// The pages of a chunk, which are decompressed when they are read.
 #[derive(Debug, Clone)]
 pub(super) struct ChunkPages {
+    pub(super) failure: Failure,
     pub(super) codec: Codec,
     pub(super) leaf: SchemaLeaf,
     pub(super) dictionary: Option<Loaded>,
@@ -39,15 +57,19 @@ pub(super) struct ChunkPages {
 
 impl PageReader for ChunkPages {
     fn get_next_page(&mut self) -> parquet::errors::Result<Option<Page>> {
-        let page = match self.dictionary.take() {
-            Some(dictionary) => Some(dictionary),
+        let (page, rows) = match self.dictionary.take() {
+            Some(dictionary) => (dictionary, None),
             None => match self.data.pop_front() {
-                Some(DataPage { loaded: Some(page), .. }) => Some(page),
+                Some(DataPage { loaded: Some(page), rows }) => (page, rows),
                 Some(_) => return Err(ParquetError::General("a page without wanted rows was read".to_owned())),
-                None => None,
+                None => return Ok(None),
             },
         };
-        page.map(|page| self.decode(&page)).transpose().map_err(|error| ParquetError::External(Box::new(error)))
+        self.decode(&page, rows).map(Some).map_err(|error| {
+            let text = error.to_string();
+            self.failure.set(error);
+            ParquetError::General(text)
+        })
     }
 
     fn peek_next_page(&mut self) -> parquet::errors::Result<Option<PageMetadata>> {
@@ -86,8 +108,29 @@ impl Iterator for ChunkPages {
     }
 }
 
+impl Loaded {
+    /// Returns true if the values of the page refer to the dictionary.
+    pub(super) fn uses_dictionary(&self) -> bool {
+        match self.header.kind {
+            PageKind::Data { encoding, .. } | PageKind::DataV2 { encoding, .. } => {
+                matches!(encoding, encoding::PLAIN_DICTIONARY | encoding::RLE_DICTIONARY)
+            }
+            PageKind::Dictionary { .. } | PageKind::Index => false,
+        }
+    }
+
+    /// Counts the records of a version 2 data page, whose levels are not compressed.
+    pub(super) fn records(&self, leaf: &SchemaLeaf) -> Result<Option<Records>> {
+        let PageKind::DataV2 { num_values, rep_len, .. } = self.header.kind else { return Ok(None) };
+        let truncated = || Error::new(ErrorKind::Truncated { needed: rep_len, available: to_u64(self.body.len()) });
+        let levels = to_usize(rep_len).and_then(|len| self.body.get(..len)).ok_or_else(truncated)?;
+        count_hybrid(levels, leaf.max_rep, num_values).map(Some)
+    }
+}
+
 impl ChunkPages {
-    fn decode(&self, page: &Loaded) -> Result<Page> {
+    /// Decompresses a page, which has `rows` rows according to the offset index.
+    fn decode(&self, page: &Loaded, rows: Option<usize>) -> Result<Page> {
         let Loaded { header, body } = page;
         match header.kind {
             PageKind::Dictionary { num_values, encoding: encoding::PLAIN | encoding::PLAIN_DICTIONARY } => {
@@ -100,6 +143,14 @@ impl ChunkPages {
                 // The crate trusts the lengths of levels.
                 let levels = [(self.leaf.max_rep, rep_encoding), (self.leaf.max_def, def_encoding)];
                 values_start(&buf, num_values, levels)?;
+                if self.leaf.max_rep > 0
+                    && let Some(rows) = rows
+                {
+                    let records = self.records(&buf, rep_encoding, num_values)?;
+                    if records != (Records { begin: to_u64(rows), continues: false }) {
+                        return Err(Error::new(ErrorKind::Rows(RowsKind::OffsetIndex)));
+                    }
+                }
                 let (def_level_encoding, rep_level_encoding) =
                     (level_encoding(def_encoding), level_encoding(rep_encoding));
                 Ok(Page::DataPage {
@@ -143,6 +194,16 @@ impl ChunkPages {
             PageKind::Dictionary { encoding, .. } => Err(Error::new(ErrorKind::File(FileKind::PageEncoding(encoding)))),
             PageKind::Index => Err(Error::new(ErrorKind::File(FileKind::PageType(1)))),
         }
+    }
+
+    /// Counts the records of the decompressed body of a version 1 data page, whose lengths were checked.
+    fn records(&self, body: &[u8], encoding: i32, num_values: u32) -> Result<Records> {
+        if encoding == encoding::BIT_PACKED {
+            return count_packed(body, self.leaf.max_rep, num_values);
+        }
+        let mut cursor = Cursor::new(body, 0);
+        let len = to_usize(cursor.u32()?.into()).unwrap_or(usize::MAX);
+        count_hybrid(cursor.take(len)?, self.leaf.max_rep, num_values)
     }
 
     /// Returns the encoding of values, if the format allows it for the physical type.

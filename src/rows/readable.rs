@@ -1,7 +1,9 @@
 //! Which columns the `parquet` crate reads exactly as pyarrow does.
 
-use arrow_schema::{DataType, Field};
-use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Fields};
+use parquet::basic::{ConvertedType, LogicalType, Repetition, Type as Physical};
 use parquet::schema::types::Type;
 
 /// The longest values of a FIXED_LEN_BYTE_ARRAY. The decoder allocates them for a whole batch.
@@ -13,11 +15,13 @@ const MAX_FIXED_LEN: i32 = 64 * 1024;
 /// A type is allowed only if a test has compared its values with pyarrow's. Everything else is refused:
 ///
 /// - INT96: pyarrow reads it as nanoseconds that wrap around, or in another unit that its caller chooses.
-/// - Timestamps that only have a converted type: pyarrow gives them no time zone, the crate gives them UTC.
+/// - Timestamps that only have a converted type, in a file with an Arrow schema: pyarrow gives them no time zone, the
+///   crate gives them that of the schema. Without an Arrow schema, `retype` removes the time zone.
 /// - UUID, JSON, BSON, geometries, variants, intervals and annotations that are not known: the type that pyarrow returns
 ///   depends on its version and on registered extension types.
 /// - Types that only the file's Arrow schema has, such as dictionaries, views, durations, Date64, seconds, narrow
 ///   decimals and extension types: the crate and pyarrow follow the schema by different rules.
+/// - Lists of fixed size, lists in two levels and maps without values: readers disagree about them.
 /// - Decimals whose precision does not fit the length of their values: the crate chooses the width by the length,
 ///   pyarrow by the precision.
 pub(super) fn why_unreadable(node: &Type, plain: &Field, hinted: &Field, hint: Option<&Field>) -> Option<String> {
@@ -27,18 +31,131 @@ pub(super) fn why_unreadable(node: &Type, plain: &Field, hinted: &Field, hint: O
     if let Some(name) = hint.and_then(|hint| hint.metadata().get("ARROW:extension:name")) {
         return Some(format!("it has the extension type {name}"));
     }
-    if !node.is_primitive() || is_repeated(node) {
-        return Some("it is nested".to_owned());
+    if is_repeated(node) {
+        return Some("it is a repeated field outside of a list".to_owned());
     }
-    leaf(node, plain.data_type(), hinted.data_type(), hint.map(Field::data_type))
+    if node.is_primitive() {
+        return leaf(node, plain.data_type(), hinted.data_type(), hint.map(Field::data_type));
+    }
+    match kind(node) {
+        Some(Kind::Struct) => structure(node, plain, hinted, hint),
+        Some(Kind::List(element)) => list(element, plain, hinted, hint),
+        Some(Kind::Map(entries)) => map(entries, plain, hinted, hint),
+        None => Some("it is nested in an unusual way".to_owned()),
+    }
 }
 
 fn is_repeated(node: &Type) -> bool {
-    node.get_basic_info().repetition() == parquet::basic::Repetition::REPEATED
+    let info = node.get_basic_info();
+    info.has_repetition() && info.repetition() == Repetition::REPEATED
+}
+
+/// The kinds of groups.
+enum Kind<'a> {
+    Struct,
+    /// A list in three levels, with its element.
+    List(&'a Type),
+    /// A map, with the group of its key and value.
+    Map(&'a Type),
+}
+
+/// Returns the kind of a group. Lists in two levels are `None`, because readers disagree on what is their element.
+fn kind(node: &Type) -> Option<Kind<'_>> {
+    let info = node.get_basic_info();
+    let only_child = || match node.get_fields() {
+        [child] if is_repeated(child) && child.is_group() && !is_annotated(child) => Some(child),
+        _ => None,
+    };
+    match (info.logical_type_ref(), info.converted_type()) {
+        (None, ConvertedType::NONE) => Some(Kind::Struct),
+        (Some(LogicalType::List), _) | (None, ConvertedType::LIST) => {
+            let child = only_child()?;
+            match child.get_fields() {
+                // Groups with these names are elements by the rules for old files.
+                [_] if child.name() == "array" || child.name().ends_with("_tuple") => None,
+                [element] if !is_repeated(element) => Some(Kind::List(element)),
+                _ => None,
+            }
+        }
+        (Some(LogicalType::Map), _) | (None, ConvertedType::MAP) => {
+            let child = only_child()?;
+            match child.get_fields() {
+                [key, _] if key.is_primitive() && is_required(key) => Some(Kind::Map(child)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+fn is_annotated(node: &Type) -> bool {
+    node.get_basic_info().logical_type_ref().is_some() || node.get_basic_info().converted_type() != ConvertedType::NONE
+}
+
+fn is_required(node: &Type) -> bool {
+    node.get_basic_info().repetition() == Repetition::REQUIRED
+}
+
+/// Checks the columns below a group. The crate infers another tree of fields than `nodes` if they differ in number.
+fn children(nodes: &[Arc<Type>], plain: &Fields, hinted: &Fields, hint: Option<&Fields>) -> Option<String> {
+    let same = |fields: &Fields| fields.len() == nodes.len();
+    if nodes.is_empty() || !same(plain) || !same(hinted) || !hint.is_none_or(same) {
+        return Some("the file's Arrow schema contradicts its columns".to_owned());
+    }
+    let mut fields = nodes.iter().zip(plain).zip(hinted).enumerate();
+    fields.find_map(|(child, ((node, plain), hinted))| {
+        let hint = hint.and_then(|hint| hint.get(child)).map(|field| &**field);
+        if hint.is_some_and(|hint| hint.name() != node.name()) {
+            return Some("the file's Arrow schema contradicts its columns".to_owned());
+        }
+        why_unreadable(node, plain, hinted, hint)
+    })
+}
+
+fn structure(node: &Type, plain: &Field, hinted: &Field, hint: Option<&Field>) -> Option<String> {
+    match (plain.data_type(), hinted.data_type(), hint.map(Field::data_type)) {
+        (DataType::Struct(plain), DataType::Struct(hinted), None) => children(node.get_fields(), plain, hinted, None),
+        (DataType::Struct(plain), DataType::Struct(hinted), Some(DataType::Struct(hint))) => {
+            children(node.get_fields(), plain, hinted, Some(hint))
+        }
+        _ => Some(other_type(hint.unwrap_or(hinted))),
+    }
+}
+
+fn list(element: &Type, plain: &Field, hinted: &Field, hint: Option<&Field>) -> Option<String> {
+    use DataType as D;
+    let DataType::List(plain) = plain.data_type() else { return Some(other_type(plain)) };
+    match (hinted.data_type(), hint.map(Field::data_type)) {
+        (D::List(hinted), None) => why_unreadable(element, plain, hinted, None),
+        (D::List(hinted), Some(D::List(hint))) | (D::LargeList(hinted), Some(D::LargeList(hint))) => {
+            why_unreadable(element, plain, hinted, Some(hint))
+        }
+        _ => Some(other_type(hint.unwrap_or(hinted))),
+    }
+}
+
+fn map(entries: &Type, plain: &Field, hinted: &Field, hint: Option<&Field>) -> Option<String> {
+    use DataType as D;
+    let fields = |field: &Field| match field.data_type() {
+        D::Map(entries, false) => match entries.data_type() {
+            D::Struct(fields) => Some(fields.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
+    match (fields(plain), fields(hinted), hint.map(fields)) {
+        (Some(plain), Some(hinted), None) => children(entries.get_fields(), &plain, &hinted, None),
+        (Some(plain), Some(hinted), Some(Some(hint))) => children(entries.get_fields(), &plain, &hinted, Some(&hint)),
+        _ => Some(other_type(hint.unwrap_or(hinted))),
+    }
+}
+
+fn other_type(field: &Field) -> String {
+    format!("the file's Arrow schema has the type {}", field.data_type())
 }
 
 fn leaf(node: &Type, plain: &DataType, hinted: &DataType, hint: Option<&DataType>) -> Option<String> {
-    if let Some(reason) = annotation(node) {
+    if let Some(reason) = annotation(node, hint.is_some()) {
         return Some(reason.to_owned());
     }
     if let DataType::Decimal128(precision, _) | DataType::Decimal256(precision, _) = plain
@@ -68,7 +185,7 @@ fn follows(plain: &DataType, hinted: &DataType) -> bool {
 }
 
 /// Returns why the physical type and the annotation of a leaf prevent reading it.
-fn annotation(node: &Type) -> Option<&'static str> {
+fn annotation(node: &Type, is_hinted: bool) -> Option<&'static str> {
     use LogicalType as L;
     let info = node.get_basic_info();
     let (logical, converted) = (info.logical_type_ref(), info.converted_type());
@@ -107,7 +224,7 @@ fn annotation(node: &Type) -> Option<&'static str> {
             | ConvertedType::INT_32
             | ConvertedType::INT_64 => None,
             ConvertedType::TIMESTAMP_MILLIS | ConvertedType::TIMESTAMP_MICROS => {
-                Some("its timestamps have no logical type")
+                is_hinted.then_some("its timestamps have no logical type")
             }
             _ => Some("its converted type"),
         },

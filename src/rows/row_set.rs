@@ -49,11 +49,11 @@ impl RowSet {
         let (mut range, mut first) = (0..0, 0u64);
         let mut start = 0u64;
         for mask in masks {
-            let slices: Box<dyn Iterator<Item = (usize, usize)>> = match mask.nulls().filter(|nulls| nulls.null_count() > 0)
-            {
-                Some(nulls) => Box::new(set_slices(mask.values() & nulls.inner())),
-                None => Box::new(mask.values().set_slices()),
-            };
+            let slices: Box<dyn Iterator<Item = (usize, usize)>> =
+                match mask.nulls().filter(|nulls| nulls.null_count() > 0) {
+                    Some(nulls) => Box::new(set_slices(mask.values() & nulls.inner())),
+                    None => Box::new(mask.values().set_slices()),
+                };
             for (from, to) in slices {
                 let (mut from, to) = (start + to_u64(from), start + to_u64(to));
                 while from < to {
@@ -114,7 +114,11 @@ impl RowSet {
         let (mut ours, mut theirs) = (self.ranges.iter().peekable(), other.ranges.iter().peekable());
         while let (Some(a), Some(b)) = (ours.peek(), theirs.peek()) {
             both.push(a.start.max(b.start)..a.end.min(b.end));
-            if a.end <= b.end { ours.next() } else { theirs.next() };
+            if a.end <= b.end {
+                ours.next()
+            } else {
+                theirs.next()
+            };
         }
         both.finish()
     }

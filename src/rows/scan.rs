@@ -8,12 +8,14 @@ use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use parquet::arrow::FieldLevels;
 
+use super::RowSet;
 use super::batches::{Batches, LoadedGroups};
-use super::contain::decode_error;
+use super::contain::{decode_error, from_arrow};
 use super::file::RowFile;
 use super::load::{GroupPlan, Load, Plan};
+use super::pages::Failure;
 use super::parts::Parts;
-use super::RowSet;
+use super::retype::retype;
 use crate::error::{Error, ErrorKind, Result, RowsKind};
 use crate::int::{to_u64, to_usize};
 use crate::ranges::{Step, coalesce};
@@ -33,6 +35,8 @@ pub struct RowScan {
     levels: Option<Levels>,
     /// The row groups that were not read yet, in reverse order.
     left: Vec<(usize, Vec<Range<u64>>)>,
+    /// How many of them have known offset indexes, as far as they are needed.
+    indexed: usize,
     batch_rows: usize,
     budget: u64,
     parts: Parts,
@@ -55,7 +59,8 @@ impl RowScan {
     /// Starts a pass. Batches have the columns in the given order, and at most `batch_rows` rows in the order of the
     /// file. A step names ranges of about `budget` bytes, or of one row group if that is more.
     pub fn new(file: Arc<RowFile>, columns: &[usize], rows: &RowSet, batch_rows: usize, budget: u64) -> Result<Self> {
-        let covered: u64 = file.selected(rows).iter().flat_map(|(_, rows)| rows).map(|rows| rows.end - rows.start).sum();
+        let mut left = file.selected(rows);
+        let covered: u64 = left.iter().flat_map(|(_, rows)| rows).map(|rows| rows.end - rows.start).sum();
         if covered != rows.num_rows() {
             return Err(Error::new(ErrorKind::Rows(RowsKind::NoSuchRow { num_rows: file.num_rows() })));
         }
@@ -75,7 +80,6 @@ impl RowScan {
         }
         let levels = if sorted.is_empty() { None } else { Some(Levels(file.schema.levels(&sorted)?)) };
         let schema = file.schema.project(columns);
-        let mut left = file.selected(rows);
         left.reverse();
         let counted = if sorted.is_empty() { rows.num_rows() } else { 0 };
         Ok(Self {
@@ -85,6 +89,7 @@ impl RowScan {
             leaves,
             levels,
             left,
+            indexed: 0,
             batch_rows: batch_rows.max(1),
             budget,
             parts: Parts::default(),
@@ -110,11 +115,11 @@ impl RowScan {
             return self.count();
         }
         loop {
-            if let Some(batches) = &mut self.batches {
-                if let Some(batch) = batches.next()? {
+            if self.batches.is_some() {
+                if let Some(batch) = self.decode()? {
                     return self.arrange(&batch).map(|batch| Step::Ready(Some(batch)));
                 }
-                self.batches = None;
+                continue;
             }
             if self.plans.is_empty() {
                 let indexes = self.missing_indexes()?;
@@ -135,6 +140,32 @@ impl RowScan {
         }
     }
 
+    /// Decodes the next batch of the fetched row groups. Returns `None` at their end, or if they must be read again.
+    fn decode(&mut self) -> Result<Option<RecordBatch>> {
+        let Some(batches) = &mut self.batches else { return Ok(None) };
+        let batch = match batches.next() {
+            // Nothing was returned yet, so the pages can be read without the index.
+            Err(error) if *error.kind() == ErrorKind::Rows(RowsKind::OffsetIndex) => {
+                self.batches = None;
+                for plan in &mut self.plans {
+                    for (&leaf, chunk_plan) in self.leaves.iter().zip(&mut plan.plans) {
+                        if self.file.schema.leaves[leaf].max_rep > 0 {
+                            self.file.distrust(plan.group, leaf);
+                            *chunk_plan = Plan::All;
+                        }
+                    }
+                }
+                return if self.plans.is_empty() { Err(error) } else { Ok(None) };
+            }
+            batch => batch?,
+        };
+        self.plans.clear();
+        if batch.is_none() {
+            self.batches = None;
+        }
+        Ok(batch)
+    }
+
     /// Returns a batch without columns.
     fn count(&mut self) -> Result<Step<Option<RecordBatch>>> {
         let rows = self.counted.min(to_u64(self.batch_rows));
@@ -144,19 +175,25 @@ impl RowScan {
         }
         let options = RecordBatchOptions::new().with_row_count(to_usize(rows));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), Vec::new(), &options);
-        batch.map(|batch| Step::Ready(Some(batch))).map_err(|error| decode_error(error.to_string()))
+        batch.map(|batch| Step::Ready(Some(batch))).map_err(from_arrow)
     }
 
+    /// Puts the columns of a decoded batch in their order, with the types that pyarrow infers.
     fn arrange(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        let columns: Option<Vec<_>> = self.order.iter().map(|&column| batch.columns().get(column).cloned()).collect();
-        let columns = columns.ok_or_else(|| decode_error("a column is missing".to_owned()))?;
-        RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(|error| decode_error(error.to_string()))
+        let columns = self.order.iter().zip(self.schema.fields()).map(|(&column, field)| {
+            let column = batch.columns().get(column).ok_or_else(|| decode_error("a column is missing".to_owned()))?;
+            retype(column, field.data_type()).map_err(from_arrow)
+        });
+        RecordBatch::try_new(Arc::clone(&self.schema), columns.collect::<Result<_>>()?).map_err(from_arrow)
     }
 
-    /// Decodes the offset indexes that were fetched, and returns the ranges of others, up to the budget.
-    fn missing_indexes(&self) -> Result<Vec<Range<u64>>> {
+    /// Decodes the offset indexes that were fetched, and returns the ranges of others.
+    fn missing_indexes(&mut self) -> Result<Vec<Range<u64>>> {
+        if self.indexed > 0 {
+            return Ok(Vec::new());
+        }
         let (mut missing, mut size) = (Vec::new(), 0u64);
-        for (number, (group, rows)) in self.left.iter().rev().enumerate() {
+        for (group, rows) in self.left.iter().rev() {
             for &leaf in &self.leaves {
                 let Some(index) = self.file.index_to_fetch(*group, leaf, rows) else { continue };
                 match self.parts.missing(&index) {
@@ -171,9 +208,14 @@ impl RowScan {
                     }
                 }
             }
-            if size > self.budget / 4 && number > 0 {
+            self.indexed += usize::from(missing.is_empty());
+            // The rest is fetched when it is needed.
+            if size > self.budget / 4 {
                 break;
             }
+        }
+        if !missing.is_empty() {
+            self.indexed = 0;
         }
         Ok(coalesce(missing, 0))
     }
@@ -183,19 +225,16 @@ impl RowScan {
         let mut size = 0u64;
         while let Some((group, rows)) = self.left.last() {
             let mut plans = Vec::with_capacity(self.leaves.len());
-            let mut group_size = 0u64;
             for &leaf in &self.leaves {
                 let plan = Plan::new(&self.file, *group, leaf, rows);
                 let ranges = plan.ranges(self.file.chunk(*group, leaf)?);
-                group_size = ranges.iter().fold(group_size, |size, range| size.saturating_add(range.end - range.start));
+                size = ranges.iter().fold(size, |size, range| size.saturating_add(range.end - range.start));
                 plans.push(plan);
             }
-            size = size.saturating_add(group_size);
-            // The offset indexes of later row groups may not be known yet.
-            let unknown = || self.leaves.iter().any(|&leaf| self.file.index_to_fetch(*group, leaf, rows).is_some());
-            if !self.plans.is_empty() && (size > self.budget || unknown()) {
+            if !self.plans.is_empty() && (size > self.budget || self.indexed == 0) {
                 break;
             }
+            self.indexed = self.indexed.saturating_sub(1);
             if let Some((group, rows)) = self.left.pop() {
                 self.plans.push(GroupPlan { group, rows, plans });
             }
@@ -218,12 +257,13 @@ impl RowScan {
     fn load(&mut self) -> Result<()> {
         let (mut groups, mut absent) = (Vec::with_capacity(self.plans.len()), Vec::with_capacity(self.plans.len()));
         let mut wrong = false;
+        let failure = Failure::default();
         for plan in &mut self.plans {
             let mut chunks = Vec::with_capacity(self.leaves.len());
             let mut absent_rows = Vec::new();
             let num_rows = self.file.groups[plan.group].num_rows();
             for (&leaf, chunk_plan) in self.leaves.iter().zip(&mut plan.plans) {
-                match chunk_plan.load(&self.file, plan.group, leaf, &self.parts)? {
+                match chunk_plan.load(&self.file, plan.group, leaf, &self.parts, &failure)? {
                     Load::Ready(pages) => chunks.push(pages),
                     Load::WrongIndex => {
                         self.file.distrust(plan.group, leaf);
@@ -240,11 +280,11 @@ impl RowScan {
         if wrong {
             return Ok(());
         }
-        let rows: Vec<_> = self.plans.drain(..).map(|plan| plan.rows).collect();
+        // The plans are kept until the first batch shows whether the pages are as expected.
         self.parts.clear();
-        let loaded = LoadedGroups { file: Arc::clone(&self.file), groups, leaves: self.leaves.clone() };
+        let loaded = LoadedGroups { file: Arc::clone(&self.file), groups, leaves: self.leaves.clone(), failure };
         if let Some(Levels(levels)) = &self.levels {
-            self.batches = Some(Batches::new(levels, &loaded, &rows, &absent, self.batch_rows)?);
+            self.batches = Some(Batches::new(levels, &loaded, &self.plans, &absent, self.batch_rows)?);
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 
 use super::contain::{contain, from_parquet};
 use super::readable::why_unreadable;
+use super::retype::pyarrow_field;
 use crate::error::{Error, ErrorKind, Result, RowsKind};
 use crate::page_map::FileSchema;
 use crate::parquet::SchemaLeaf;
@@ -70,7 +71,9 @@ impl RowSchema {
                         }
                         _ => Some("its type is not supported".to_owned()),
                     };
-                    fields.push(hinted.unwrap_or_else(|| unknown(&names(column))));
+                    fields.push(
+                        hinted.map_or_else(|| unknown(&names(column)), |field| Arc::new(pyarrow_field(node, &field))),
+                    );
                     unreadable.push(reason);
                 }
             }
@@ -86,10 +89,7 @@ impl RowSchema {
 
     /// Returns the leaves of a top-level column.
     pub(super) fn leaves_of(&self, column: usize) -> Result<Range<usize>> {
-        self.leaves_of
-            .get(column)
-            .cloned()
-            .ok_or_else(|| Error::new(ErrorKind::Rows(RowsKind::NoSuchColumn(column))))
+        self.leaves_of.get(column).cloned().ok_or_else(|| Error::new(ErrorKind::Rows(RowsKind::NoSuchColumn(column))))
     }
 
     /// Returns the name of the top-level column with a leaf.
@@ -127,9 +127,7 @@ fn fields_of(metadata: &ParquetMetaData, hinted: bool, columns: usize) -> Vec<Op
     let descriptor = metadata.file_metadata().schema_descr();
     let key_values = if hinted { metadata.file_metadata().key_value_metadata() } else { None };
     let infer = |mask| {
-        let schema = contain(|| {
-            parquet_to_arrow_schema_by_columns(descriptor, mask, key_values).map_err(from_parquet)
-        });
+        let schema = contain(|| parquet_to_arrow_schema_by_columns(descriptor, mask, key_values).map_err(from_parquet));
         schema.ok().map(|schema| schema.fields)
     };
     if let Some(fields) = infer(ProjectionMask::all()).filter(|fields| fields.len() == columns) {

@@ -4,9 +4,14 @@ import importlib
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+
+import parsieve
 
 
 def modules_after(statement: str) -> set[str]:
@@ -23,6 +28,18 @@ def test_importing_parsieve_does_not_import_optional_libraries(module: str) -> N
     assert module not in loaded
 
 
+def test_a_plan_imports_no_engine_and_no_writer(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 5]}), tmp_path / "part-0.parquet")
+    parsieve.open_table(tmp_path).build_index("id")
+    plan = f"import parsieve; assert len(parsieve.open_table({str(tmp_path)!r}).plan('id = 5').files) == 1"
+    loaded = modules_after(plan)
+    # pyarrow imports pandas if it is installed, to convert the first Python value.
+    for module in ("pyarrow.dataset", "polars", "duckdb", "deltalake", "pyiceberg", "obstore"):
+        assert module not in loaded, module
+    for module in ("plan.results.engines", "index.local_executor", "index.sieve.build", "index.inspect", "filters.rewrite"):
+        assert f"parsieve.{module}" not in loaded, module
+
+
 def names_after(statement: str, module: str) -> set[str]:
     """Return the names that tab completion offers for a module in a fresh interpreter, after a statement."""
     program = f"import parsieve\n{statement}\nfor name in dir({module}): print(name)"
@@ -32,8 +49,6 @@ def names_after(statement: str, module: str) -> set[str]:
 
 @pytest.mark.parametrize("statement", ["pass", "parsieve.open_table; import parsieve.cli", "from parsieve import *"])
 def test_completion_offers_public_names_only(statement: str) -> None:
-    import parsieve
-
     assert names_after(statement, "parsieve") == {*parsieve.__all__, "index", "lake", "spark"}
 
 
@@ -51,8 +66,6 @@ def test_public_modules_need_no_import_of_their_own() -> None:
 
 
 def test_public_functions_annotate_their_return_types() -> None:
-    import parsieve
-
     functions = {
         f"{name}.{member}": value
         for name in parsieve.__all__

@@ -4,7 +4,7 @@
 #[cfg(feature = "decode")]
 mod files;
 // Runs the functions of the fuzz targets on stable Rust, without a fuzzer.
-#[cfg(all(feature = "crypto", feature = "decode"))]
+#[cfg(all(feature = "crypto", feature = "rows"))]
 #[allow(
     dead_code,
     unreachable_pub,
@@ -13,7 +13,7 @@ mod files;
 )]
 #[path = "../../fuzz/src/lib.rs"]
 mod fuzz;
-#[cfg(all(feature = "crypto", feature = "decode"))]
+#[cfg(all(feature = "crypto", feature = "rows"))]
 mod hostile;
 mod layers;
 mod page_map;
@@ -22,6 +22,6 @@ mod properties;
 mod vectors;
 
 /// Counts the memory that damaged input makes the library allocate.
-#[cfg(all(feature = "crypto", feature = "decode"))]
+#[cfg(all(feature = "crypto", feature = "rows"))]
 #[global_allocator]
 static ALLOCATOR: fuzz::memory::Counting = fuzz::memory::Counting;

@@ -10,32 +10,26 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.filters.options import checked_fpp
-from parsieve.index.accounts import Account, bound_tokens
-from parsieve.index.advice import Advice, advise_column
-from parsieve.index.bloom.build import fields_of
-from parsieve.index.build.target import Target
-from parsieve.index.build.unit_choice import check_unit, choose_unit
-from parsieve.index.findings import IndexProblem
-from parsieve.index.inspect import IndexStats
 from parsieve.index.log.commit import Layout
-from parsieve.index.log.renewals import Renewals
-from parsieve.index.log.retention import OLDER_THAN
-from parsieve.index.reports import (
-    BuildReport,
-    CompactReport,
-    ConvertReport,
-    DropReport,
-    ExpireReport,
-    UpdateReport,
-)
-from parsieve.index.sizes import lookup_bytes, pages_bytes, stored_bytes
+from parsieve.index.log.garbage import OLDER_THAN
 from parsieve.index.table_index import TableIndex
 from parsieve.lake.base import ColumnPath, Lake
 from parsieve.predicate.column_names import ColumnNames
 
+# Plans need none of the modules that build and change an index, so these are imported where they are used.
 if TYPE_CHECKING:
     from parsieve._typing import ColumnName
+    from parsieve.index.advice import Advice
+    from parsieve.index.findings import IndexProblem
+    from parsieve.index.inspect import IndexStats
+    from parsieve.index.reports import (
+        BuildReport,
+        CompactReport,
+        ConvertReport,
+        DropReport,
+        ExpireReport,
+        UpdateReport,
+    )
     from parsieve.index.view import View
 
 # "auto" estimates whether an index pays off if a table has at least this many files.
@@ -94,8 +88,8 @@ class IndexedTable:
                 of the keys for this, except where they do not pay. None stores none. The filters of a "bloom" index
                 have a rate of their own.
             keep_keys: Whether a Sieve index stores all keys, so that `compact_index` need not read the table again.
-            pages: Whether the index also has a map of the pages of all files, for readers that need no footers. Plans
-                and engines do not use it yet. Updates keep it up to date. None keeps an existing map; if there is none,
+            pages: Whether the index also has a map of the pages of all files, so that reading rows needs no
+                footers. Updates keep it up to date. None keeps an existing map; if there is none,
                 it builds one with a Sieve index if the table is in an object store. True builds it, and False drops it.
                 The map contains no values of the table. Encrypted files and Hudi slices with log files have none.
 
@@ -107,6 +101,12 @@ class IndexedTable:
         >>> report.columns, report.files, report.rows, report.left_out
         ({'id': 'sieve'}, 1, 2, ())
         """
+        from parsieve.filters.options import checked_fpp
+        from parsieve.index.accounts import Account
+        from parsieve.index.advice import advise_column
+        from parsieve.index.bloom.build import fields_of
+        from parsieve.index.build.unit_choice import check_unit, choose_unit
+
         if kind not in ("auto", "sieve", "bloom", "both"):
             raise ValueError(f'the kinds of index are "sieve", "bloom", "both" and "auto", not {kind!r}')
         check_unit(unit)
@@ -186,6 +186,9 @@ class IndexedTable:
         >>> report.files_read, report.rows, report.files_unchanged
         (1, 2, 1)
         """
+        from parsieve.index.accounts import Account, bound_tokens
+        from parsieve.index.log.renewals import Renewals
+
         self.opened.index.refresh()
         account = Account()
         snapshot = account.settle(self.opened.lake, self.opened.lake.snapshot())
@@ -242,6 +245,10 @@ class IndexedTable:
         >>> table.compact_index("id").updates_merged
         1
         """
+        from parsieve.index.accounts import Account
+        from parsieve.index.reports import CompactReport
+        from parsieve.index.sizes import lookup_bytes, pages_bytes, stored_bytes
+
         started = time.monotonic()
         before = self.opened.index.refresh()
         account = Account()
@@ -301,6 +308,13 @@ class IndexedTable:
         >>> print(table.convert_index())
         nothing to convert
         """
+        from parsieve.filters.options import checked_fpp
+        from parsieve.index.accounts import Account
+        from parsieve.index.build.target import Target
+        from parsieve.index.build.unit_choice import check_unit, choose_unit
+        from parsieve.index.reports import ConvertReport
+        from parsieve.index.sizes import lookup_bytes, stored_bytes
+
         check_unit(unit)
         rate = None if fpp is None else checked_fpp(fpp)
         account = Account()

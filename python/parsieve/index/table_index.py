@@ -8,21 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from parsieve import _core
-from parsieve.index import inspect
-from parsieve.index.accounts import Account
-from parsieve.index.bloom.build import build as build_bloom
-from parsieve.index.bloom.update import update as update_bloom
-from parsieve.index.local_executor import LocalExecutor
-from parsieve.index.log import retention
+from parsieve.index.log.garbage import GARBAGE_AGE, OLDER_THAN, OlderThan
 from parsieve.index.log.versions import Versions, stores_of
-from parsieve.index.pages import maintain
-from parsieve.index.sieve.build import build as build_sieve
-from parsieve.index.sieve.compact import compact as compact_sieve
-from parsieve.index.sieve.update import compact_overgrown
-from parsieve.index.sieve.update import update as update_sieve
 from parsieve.index.view import View
 
+# Plans need none of the modules that build and change an index, so these are imported where they are used.
 if TYPE_CHECKING:
+    from parsieve.index.accounts import Account
+    from parsieve.index.inspect import IndexProblem, IndexStats
     from parsieve.index.log.commit import Commit, Layout, Log, TableState
     from parsieve.index.log.renewals import Renewed
     from parsieve.index.reports import DropReport, ExpireReport
@@ -141,6 +134,10 @@ class TableIndex:
         If files changed within the last tick of the filesystem's clock, this waits for one tick. `options` are further
         arguments of `SieveOptions`.
         """
+        from parsieve.index.accounts import Account
+        from parsieve.index.local_executor import LocalExecutor
+        from parsieve.index.sieve.build import build as build_sieve
+
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
         with self._versions.drafting() as log:
@@ -169,6 +166,10 @@ class TableIndex:
         `memory` bounds the bytes of filters in memory; finished filters wait in temporary files. The filter of a single
         slice must fit, and reading the files takes additional memory.
         """
+        from parsieve.index.accounts import Account
+        from parsieve.index.bloom.build import build as build_bloom
+        from parsieve.index.local_executor import LocalExecutor
+
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
         with self._versions.drafting() as log:
@@ -192,6 +193,10 @@ class TableIndex:
         None brings the existing map to the snapshot. If there is none, it builds one if the files of the table are in
         an object store and the index has format 2.
         """
+        from parsieve.index.accounts import Account
+        from parsieve.index.local_executor import LocalExecutor
+        from parsieve.index.pages import maintain
+
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
         with self._versions.drafting() as log:
@@ -221,6 +226,13 @@ class TableIndex:
         A slice with a `Difference` from the indexed token is not read, nor is one that `renewed` has with the indexed
         token, because it still has the same rows.
         """
+        from parsieve.index.accounts import Account
+        from parsieve.index.bloom.update import update as update_bloom
+        from parsieve.index.local_executor import LocalExecutor
+        from parsieve.index.pages import maintain
+        from parsieve.index.sieve.update import compact_overgrown
+        from parsieve.index.sieve.update import update as update_sieve
+
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
         watched = account.watch(lake)
@@ -260,6 +272,11 @@ class TableIndex:
         tokens are read again. With `purge`, all of them are. A slice that the table no longer has in this version is
         not covered afterwards. The map of pages gets the files that a new build would write, without reading the table.
         """
+        from parsieve.index.accounts import Account
+        from parsieve.index.local_executor import LocalExecutor
+        from parsieve.index.pages import maintain
+        from parsieve.index.sieve.compact import compact as compact_sieve
+
         account = account or Account()
         watched = None if lake is None else account.watch(lake)
         with self._versions.drafting() as log:
@@ -280,8 +297,8 @@ class TableIndex:
 
     def expire(
         self,
-        older_than: retention.OlderThan = retention.OLDER_THAN,
-        garbage_age: dt.timedelta = retention.GARBAGE_AGE,
+        older_than: OlderThan = OLDER_THAN,
+        garbage_age: dt.timedelta = GARBAGE_AGE,
     ) -> ExpireReport:
         """Remove old versions, and files that no version references. The newest version stays."""
         return self._versions.expire(older_than, garbage_age)
@@ -305,12 +322,16 @@ class TableIndex:
         """Return whether there is no index, or the loaded version indexes no column."""
         return self._newest is None or self._newest.commit.is_empty
 
-    def verify(self, lake: Lake | None = None, snapshot: Snapshot | None = None) -> list[inspect.IndexProblem]:
+    def verify(self, lake: Lake | None = None, snapshot: Snapshot | None = None) -> list[IndexProblem]:
         """Read every part of the newest version, and return its problems. With a lake, also look up every row."""
+        from parsieve.index import inspect
+
         return inspect.verify(self.require(), lake, snapshot)
 
-    def stats(self, column: Column) -> inspect.IndexStats:
+    def stats(self, column: Column) -> IndexStats:
         """Return the size and precision of a column's index."""
+        from parsieve.index import inspect
+
         view = self.newest()
         if view is None:
             raise self._versions.not_found()

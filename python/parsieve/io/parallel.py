@@ -6,9 +6,11 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import TextIO, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
+from typing import Self, TextIO, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -44,6 +46,46 @@ def run_in_threads(work: Callable[[Item], object], items: Iterable[Item], thread
     """Do the work for each item. The first error cancels the items that have not started."""
     for _ in map_in_threads(work, items, threads, name):
         pass
+
+
+class Workers:
+    """Threads that do work ahead of its consumer. The first use that needs threads starts them."""
+
+    # The number of items that wait for the consumer or for a thread, for each thread.
+    AHEAD = 2
+
+    def __init__(self, threads: int, name: str = "parsieve") -> None:
+        self._threads = threads
+        self._name = name
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Cancel the work that has not started, and wait for the rest."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield the results in the order of the items, which are taken as threads become free.
+
+        Work must not wait for other work of the same threads.
+        """
+        items = iter(items)
+        first = list(islice(items, 2))
+        if self._threads == 1 or len(first) < 2:
+            yield from map(work, chain(first, items))
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, self._name)
+        pending: deque[Future[Result]] = deque()
+        for item in chain(first, items):
+            pending.append(self._pool.submit(work, item))
+            if len(pending) > self.AHEAD * self._threads:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
 class ProgressBar:

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 from parsieve import _core
 from parsieve.errors import ConflictError
@@ -14,6 +14,13 @@ from parsieve.io.sources import REQUESTS_AT_ONCE, Bytes, Range, open_source
 
 # Large enough to be worth a request, and small enough to stay in the processor's cache.
 CHUNK = 2 << 20
+
+
+class Sink(Protocol):
+    """Takes the bytes of ranges."""
+
+    def insert(self, start: int, data: Bytes, /) -> None:
+        """Add the bytes at offset `start`."""
 
 
 class RangeReader:
@@ -35,7 +42,7 @@ class RangeReader:
             self._source.close()
             raise
 
-    def fetch(self, needed: Sequence[Range], into: _core.Fetched) -> None:
+    def fetch(self, needed: Sequence[Range], into: Sink) -> None:
         """Read all ranges into `into`: nearby ranges in one request, others in parallel if the source allows it."""
         ranges = needed if len(needed) == 1 else _core.coalesce(list(needed), self._source.gap)
         if self._source.concurrent and len(ranges) > 1:
@@ -58,7 +65,7 @@ class RangeReader:
             yield data if isinstance(data, bytes) else bytes(data)
             start += len(data)
 
-    def _fetch(self, range_: Range, into: _core.Fetched) -> None:
+    def _fetch(self, range_: Range, into: Sink) -> None:
         start, end = range_
         while start < end:
             data = self._read(start, end)

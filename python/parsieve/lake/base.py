@@ -160,6 +160,14 @@ class Lake(ABC):
         not_pickled = ("_given", "_source", "_last", "keys")
         return {name: value for name, value in self.__dict__.items() if name not in not_pickled}
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the table's files are on a local disk, where a request costs little."""
+        storage = getattr(self, "_storage", None)
+        if storage is not None:
+            return bool(storage.is_local)
+        return "://" not in self.uri or self.uri.startswith("file:")
+
     def reopening(self) -> dict[str, Any]:
         """Return the attributes that a copy in another process needs to read the table again."""
         return {}

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve.plan.record import PlanRecord
+from parsieve.plan.results.reading import choose_reading
 from parsieve.wording import count, size
 
 # Names of files that are listed before the rest is counted.
@@ -29,6 +30,8 @@ def explain(record: PlanRecord) -> str:
     if record.num_rows is not None and record.num_rows[0] < record.num_rows[1]:
         kept_rows, rows = record.num_rows
         lines.append(f"  rows to read: {kept_rows:,} of {rows:,}, in the files whose row groups are known")
+    if record.kept:
+        lines.append(f"  rows: {choose_reading(record)}")
     for evidence, number in Counter(skip.evidence for skip in record.skips).most_common():
         lines.append(f"skipped {count(number, 'file')} by {evidence}")
     for skip in record.skips[:SHOWN]:
@@ -62,7 +65,7 @@ def doubts(record: PlanRecord) -> list[str]:
 
 def to_dict(record: PlanRecord) -> dict[str, Any]:
     """Return a plan as data for programs."""
-    expected = record.expected_false_positives
+    expected, reading = record.expected_false_positives, choose_reading(record)
     paths = record.paths()
     return {
         "predicate": str(record.expr),
@@ -72,6 +75,7 @@ def to_dict(record: PlanRecord) -> dict[str, Any]:
         "files": list(paths.values()),
         "row_groups": {path: record.groups_to_read(number) for number, path in paths.items()},
         "row_ranges": {path: record.row_ranges.get(number) for number, path in paths.items()},
+        "reads_pages": {"to_arrow": reading.by_pages, "engines": reading.for_engines},
         "doubts": {keep.path: list(keep.doubt) for keep in record.keeps if keep.doubt},
         "notes": list(record.notes),
         "skipped": [{"path": skip.path, "evidence": skip.evidence, "proof": skip.proof} for skip in record.skips],

@@ -109,7 +109,8 @@ def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, optio
             doubts.setdefault(number, []).extend(reasons)
     cost.requests += table.index.cost[0] - requests
     cost.bytes_fetched += table.index.cost[1] - num_bytes
-    return Plan(PlanRecord(table.lake, snapshot, bound.expr, files, groups, rows, doubts, tuple(notes), cost))
+    pages = None if view is None else view.pages
+    return Plan(PlanRecord(table.lake, snapshot, bound.expr, files, groups, rows, doubts, tuple(notes), cost, pages))
 
 
 def log_plan(record: PlanRecord, seconds: float) -> None:

@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from parsieve._core import UnsupportedError
 from parsieve.lake.rows.file_rows import foreign
-from parsieve.plan.engines import rows_of, to_spark
-from parsieve.plan.explain import explain, to_dict
 from parsieve.plan.pickling import record_state, restore_record
 from parsieve.plan.record import PlanRecord
+from parsieve.plan.results.matches import Matches
 from parsieve.plan.verdict import Keep, Skip
 from parsieve.wording import count
 
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow.dataset as pads
     from pyspark.sql import DataFrame, SparkSession
+
+    from parsieve.plan.results.engines import Rows
 
 
 class Plan:
@@ -117,6 +118,8 @@ class Plan:
         >>> print(ps.open_table(folder).plan("id = 1").explain().splitlines()[0])
         id = 1
         """
+        from parsieve.plan.explain import explain
+
         return explain(self.record)
 
     def to_json(self) -> str:
@@ -133,7 +136,15 @@ class Plan:
         >>> json.loads(plan.to_json())["predicate"]
         'id > 1'
         """
+        from parsieve.plan.explain import to_dict
+
         return json.dumps(to_dict(self.record), indent=2)
+
+    def _rows(self) -> Rows:
+        """Return the matching rows for engines. They need modules that take longer to import than a plan takes."""
+        from parsieve.plan.results.engines import Rows
+
+        return Rows.of(self.record)
 
     def to_batches(
         self, columns: Sequence[str] | None = None, *, threads: int | None = None
@@ -153,12 +164,12 @@ class Plan:
         1
         """
         with foreign(self.record.lake.uri):
-            yield from rows_of(self.record).reader(columns, threads=threads)
+            yield from _Matches.of(self.record).reader(columns, threads=threads)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the matching rows as an Arrow C stream, cast to `requested_schema` if it is given."""
         with foreign(self.record.lake.uri):
-            reader = rows_of(self.record).reader(None)
+            reader = _Matches.of(self.record).reader(None)
         # Outside of `foreign`: an error of the consumer's schema is not an error of the table.
         return reader.__arrow_c_stream__(requested_schema)
 
@@ -179,7 +190,7 @@ class Plan:
         ['b']
         """
         with foreign(self.record.lake.uri):
-            return rows_of(self.record).reader(columns, hold=True, threads=threads).read_all()
+            return _Matches.of(self.record).reader(columns, hold=True, threads=threads).read_all()
 
     def to_dataset(self) -> pads.Dataset:
         """Return a pyarrow dataset of the kept files and row groups that yields the matching rows.
@@ -193,7 +204,7 @@ class Plan:
         >>> plan.to_dataset().count_rows()
         1
         """
-        dataset = rows_of(self.record).dataset()
+        dataset = self._rows().dataset()
         if dataset is None:
             raise UnsupportedError(
                 "cannot make a dataset: some files do not hold exactly the table's rows (deletes, logs, other types); "
@@ -214,7 +225,7 @@ class Plan:
         >>> plan.to_polars().select("name").collect().rows()
         [('b',)]
         """
-        return rows_of(self.record).polars()
+        return self._rows().polars()
 
     def to_duckdb(self, con: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """Return the matching rows as a relation of a DuckDB connection (None: the default one).
@@ -235,7 +246,7 @@ class Plan:
         >>> plan.to_duckdb().fetchall()
         [(2, 'b')]
         """
-        relation: duckdb.DuckDBPyRelation = rows_of(self.record).duckdb(con)
+        relation: duckdb.DuckDBPyRelation = self._rows().duckdb(con)
         return relation
 
     def to_spark(self, spark: SparkSession, name: str | None = None) -> DataFrame:
@@ -246,6 +257,8 @@ class Plan:
         Spark's error. In both cases, plan again. If Spark cannot find an Iceberg table by its folder, pass its `name`
         in Spark's catalog.
         """
+        from parsieve.plan.results.engines import to_spark
+
         frame: DataFrame = to_spark(self, spark, name)
         return frame
 
@@ -254,3 +267,12 @@ class Plan:
         doubt = ", part of the predicate is ignored, see explain()" if self.record.unknown else ""
         files = f"{len(self.record.kept)} of {count(len(self.record.snapshot.slices), 'file')}"
         return f"<parsieve.Plan of {self.record.expr}: {files}{doubt}>"
+
+
+class _Matches(Matches):
+    """The matching rows. They need the modules of engines only if a file cannot be read page by page."""
+
+    def scan(self, output: list[str], hold: bool) -> pa.RecordBatchReader:
+        from parsieve.plan.results.engines import Rows
+
+        return self.of_kind(Rows).scan(output, hold)

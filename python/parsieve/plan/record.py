@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve.index.pages.reader import MapReader
 from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.lake.slices import names_of
 from parsieve.plan.evidence.candidates import Candidates
@@ -22,7 +23,7 @@ from parsieve.predicate.expr import Expr, Unknown, unknowns
 from parsieve.wording import count
 
 # Attributes that a pickle leaves out.
-_EVIDENCE = ("files", "groups", "rows", "_units")
+_EVIDENCE = ("files", "groups", "rows", "_units", "pages")
 
 
 class Stage(NamedTuple):
@@ -63,6 +64,8 @@ class PlanRecord:
     notes: tuple[str, ...]
     # What planning read.
     cost: Cost
+    # The map of the pages of the table's files, if the index has one.
+    pages: MapReader | None = None
 
     @cached_property
     def row_groups(self) -> dict[int, RowGroups]:

@@ -6,7 +6,7 @@ still candidates, so that the other columns are only read for rows that match.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -24,10 +24,8 @@ from parsieve.predicate.evaluate import Condition
 from parsieve.reader.footers import FileVersion, FooterCache, KnownFile
 from parsieve.reader.request import Candidates, ReadRequest
 
-# If more than this share of the candidates matches, and there are more candidates than this, decoding complete row
-# groups is faster.
-DENSE_SHARE = 0.25
-DENSE_ROWS = 100_000
+# A file is read in parts if its candidate rows have more compressed bytes than this.
+PART_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +35,13 @@ class Refusal:
     reason: str
     # Whether the reason probably applies to the other files of the read, too.
     is_general: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The candidate rows of a large file, divided into parts to read one after the other or at the same time."""
+
+    parts: list[Candidates]
 
 
 class _RefusedError(Exception):
@@ -49,9 +54,10 @@ class _RefusedError(Exception):
 
 def read_file(
     lake: Lake, candidates: Candidates, request: ReadRequest, cache: FooterCache
-) -> list[pa.RecordBatch] | Refusal:
+) -> list[pa.RecordBatch] | Refusal | Parts:
     """Return the matching rows of a file in the file's order, or why they must be read in another way.
 
+    The candidate rows of a large file are returned in parts, to be read one by one, unless they are a part already.
     All rows come from the version of the file that was planned.
     """
     try:
@@ -67,16 +73,20 @@ def read_file(
 
 def _read_planned(
     lake: Lake, candidates: Candidates, request: ReadRequest, cache: FooterCache
-) -> list[pa.RecordBatch]:
+) -> list[pa.RecordBatch] | Parts:
     file_slice = candidates.file_slice
     rows = _file_rows(lake, file_slice)
-    version = _version(lake, file_slice)
+    version = version_of(lake, file_slice)
+    if isinstance(version, Refusal):
+        raise _RefusedError(version.reason)
     reader = RangeReader(open_version(lake.open_base(file_slice), version.size, version.token))
     try:
         known = cache.get(version)
         if known is None:
             known = KnownFile.of(_open(reader))
-        batches = _FileRead(rows, known, reader, request).read(candidates)
+        read = _FileRead(rows, known, reader, request)
+        parts = read.divide(candidates)
+        batches = read.read(candidates) if parts is None else parts
         reader.check_unchanged()
         # The file now also knows the pages that were read.
         cache.put(version, known)
@@ -95,13 +105,14 @@ def _file_rows(lake: Lake, file_slice: Slice) -> FileRows:
     return rows
 
 
-def _version(lake: Lake, file_slice: Slice) -> FileVersion:
+def version_of(lake: Lake, file_slice: Slice) -> FileVersion | Refusal:
+    """Return the version of a file that was planned, or why it is not certain."""
     if file_slice.path is None or file_slice.size is None:
-        raise _RefusedError("the size of the file is unknown")
+        return Refusal("the size of the file is unknown")
     if not lake.files_may_be_replaced:
         return FileVersion(file_slice.path, file_slice.size, "")
     if not file_slice.token:
-        raise _RefusedError("the file was written so recently that its version is not certain")
+        return Refusal("the file was written so recently that its version is not certain")
     return FileVersion(file_slice.path, file_slice.size, file_slice.token)
 
 
@@ -141,30 +152,54 @@ class _FileRead:
             numbers[column.name] = number
         return numbers
 
+    def divide(self, candidates: Candidates) -> Parts | None:
+        """Divide the candidate rows by row groups if they have too many bytes to be read at once."""
+        row_groups = self._file.row_groups
+        if candidates.is_part or len(row_groups) < 2:
+            return None
+        numbers = list(self._numbers.values())
+        rows = self._candidate_rows(candidates)
+        if self._file.compressed_size(numbers, rows) <= PART_BYTES:
+            return None
+        parts: list[list[tuple[int, int]]] = []
+        size = PART_BYTES
+        for start, count in _ranges_of(range(len(row_groups)), row_groups):
+            some = rows.intersect(RowSet.of([(start, count)]))
+            if not some.num_rows:
+                continue
+            size += self._file.compressed_size(numbers, some)
+            if size > PART_BYTES or not parts:
+                parts.append([])
+                size = self._file.compressed_size(numbers, some)
+            parts[-1] += some.ranges
+        if len(parts) < 2:
+            return None
+        return Parts([Candidates(candidates.file_slice, part, None, is_part=True) for part in parts])
+
     def read(self, candidates: Candidates) -> list[pa.RecordBatch]:
         """Return the matching rows."""
         rows = self._rows_of(candidates)
-        num_candidates = rows.num_rows
         values: dict[str, pa.Array] = {}
         at_once = self._request.names if self._is_one_round_trip(rows) else ()
         for condition in self._in_order(rows):
             if not rows.num_rows:
                 return []
             rows, values = self._narrow(condition, rows, values, at_once)
-            if num_candidates > DENSE_ROWS and rows.num_rows > DENSE_SHARE * num_candidates:
-                raise _RefusedError("most of its rows match", is_general=True)
         if not rows.num_rows:
             return []
         return list(self._results(rows, values))
 
+    def _candidate_rows(self, candidates: Candidates) -> RowSet:
+        """Return the rows that may match, including deleted ones."""
+        if candidates.ranges is not None:
+            return RowSet.of(candidates.ranges)
+        if candidates.row_groups is not None:
+            return RowSet.of(_ranges_of(candidates.row_groups, self._file.row_groups))
+        return RowSet.all(self._file.num_rows)
+
     def _rows_of(self, candidates: Candidates) -> RowSet:
         """Return the live rows that may match."""
-        if candidates.ranges is not None:
-            rows = RowSet.of(candidates.ranges)
-        elif candidates.row_groups is not None:
-            rows = RowSet.of(_ranges_of(candidates.row_groups, self._file.row_groups))
-        else:
-            rows = RowSet.all(self._file.num_rows)
+        rows = self._candidate_rows(candidates)
         deleted = self._rows.deleted(self._file.num_rows)
         return rows.without(pa.array(deleted, pa.int64())) if len(deleted) else rows
 
@@ -211,9 +246,7 @@ class _FileRead:
             arrays = [batch.column(names.index(name)) for name in self._request.names]
             yield pa.RecordBatch.from_arrays(arrays, schema=self._request.output)
 
-    def _batches(
-        self, names: Sequence[str], rows: RowSet, values: dict[str, pa.Array]
-    ) -> Iterator[pa.RecordBatch]:
+    def _batches(self, names: Sequence[str], rows: RowSet, values: dict[str, pa.Array]) -> Iterator[pa.RecordBatch]:
         """Yield the columns of some rows as columns of the table. `values` are columns that were read already."""
         schema = pa.schema([self._request.schema.field(name) for name in names])
         missing = [name for name in names if name not in values and name in self._numbers]
@@ -255,7 +288,7 @@ class _Into:
         self.insert = scan.push
 
 
-def _ranges_of(row_groups: Sequence[int], num_rows: Sequence[int]) -> list[tuple[int, int]]:
+def _ranges_of(row_groups: Iterable[int], num_rows: Sequence[int]) -> list[tuple[int, int]]:
     """Return the rows of some row groups, given the rows of each row group."""
     starts = [0]
     for count in num_rows:

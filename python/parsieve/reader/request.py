@@ -47,3 +47,5 @@ class Candidates:
     ranges: Sequence[tuple[int, int]] | None
     # The row groups; None if all of them may contain a match.
     row_groups: Sequence[int] | None
+    # Whether these are only some of the slice's candidates.
+    is_part: bool = False

@@ -36,12 +36,7 @@ impl Codec {
     ///
     /// The result is in `scratch`, or is `body` itself if it is not compressed. Reusing `scratch` for all pages saves
     /// allocating and zeroing memory for each.
-    pub(crate) fn decompress<'a>(
-        self,
-        body: &'a [u8],
-        len: u64,
-        scratch: &'a mut Vec<u8>,
-    ) -> Result<&'a [u8]> {
+    pub(crate) fn decompress<'a>(self, body: &'a [u8], len: u64, scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         let damaged = || Error::new(ErrorKind::File(FileKind::CompressedPage));
         let output_len = to_usize(len).ok_or_else(damaged)?;
         // Some writers compress an empty page to an empty body, which is not a valid stream of any codec.
@@ -62,7 +57,10 @@ impl Codec {
             // Decompress at once if the claimed size is plausible. A larger ratio is possible, but then memory grows
             // with the output.
             Self::Zstd if output_len <= body.len().saturating_mul(64) => {
-                zstd::bulk::decompress_to_buffer(body, zeroed_prefix(scratch, output_len)).ok()
+                // Unlike `zeroed_prefix`, this does not write the memory twice.
+                scratch.clear();
+                scratch.reserve(output_len);
+                zstd::bulk::Decompressor::new().and_then(|mut zstd| zstd.decompress_to_buffer(body, scratch)).ok()
             }
             Self::Zstd => zstd::Decoder::with_buffer(body).ok().and_then(|decoder| read(decoder, len, scratch)),
             Self::Lz4Raw => lz4_block(body, output_len, scratch),

@@ -28,7 +28,7 @@ from parsieve.index import (
     UpdateReport,
 )
 from parsieve.index.log.drafts import Drafts, drafting
-from parsieve.index.log.retention import GARBAGE_AGE
+from parsieve.index.log.garbage import GARBAGE_AGE
 from parsieve.index.reports import size_of
 from parsieve.index.scan import spill
 from parsieve.io.store.base import Store

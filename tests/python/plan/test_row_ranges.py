@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, cast
 
 import pyarrow as pa
@@ -15,7 +16,10 @@ from parsieve.plan.evidence.base import Evidence
 from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.questions import Constant, Every, Question, Some, Tree, leaves
 from parsieve.plan.evidence.sieve_index import UnitAnswer, UnitRanges
+from parsieve.plan.rows import judge
+from parsieve.plan.rows.few import RowsOfFiles, intersection, union
 from parsieve.plan.rows.judge import exclude_files, exclude_groups, find_rows
+from parsieve.plan.rows.sets import RowsOnAxis
 from parsieve.predicate.column_names import ColumnNames
 
 COLUMN = ColumnNames(pa.schema([("k", pa.int64())])).find(["k"])
@@ -129,8 +133,13 @@ class RandomGroups(Evidence):
         return "not in the row group"
 
 
+@pytest.mark.parametrize("few", [1000, 0])
 @pytest.mark.parametrize("seed", range(300))
-def test_kept_rows_are_those_for_which_the_tree_may_be_true(seed: int) -> None:
+def test_kept_rows_are_those_for_which_the_tree_may_be_true(
+    seed: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With 0, the files count as many.
+    monkeypatch.setattr(judge, "FEW", few)
     r = random.Random(seed)
     groups = [[r.randrange(1, 5) for _ in range(r.randrange(1, 4))] for _ in range(NUM_FILES)]
     tree = random_tree(r)
@@ -179,6 +188,53 @@ def test_kept_rows_are_those_for_which_the_tree_may_be_true(seed: int) -> None:
         if not may_match:
             assert candidates.evidence(unit)
             assert candidates.proof(unit)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_few_files_have_the_same_rows_as_if_they_were_many(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    r = random.Random(seed)
+    # Here row groups may be empty, and the index may answer with units without rows.
+    groups = [[r.randrange(3) for _ in range(r.randrange(1, 5))] for _ in range(NUM_FILES)]
+    tree = random_tree(r)
+    index = random_index(r, tree, groups)
+    files = Candidates.all(tree, NUM_FILES)
+    files.apply(index)
+    opened = [number for number in range(NUM_FILES) if files.kept[number].as_py() and r.random() < 0.5]
+    units = [(number, group) for number in opened for group in range(len(groups[number]))]
+    candidates = files.split([number for number, _ in units])
+    candidates.apply(
+        RandomGroups({question: pa.array([r.random() < 0.6 for _ in units], pa.bool_()) for question in leaves(tree)})
+    )
+    # A footer of another version, which has other row groups.
+    footers = {number: groups[number] if r.random() < 0.8 else [*groups[number], 1] for number in opened}
+    for judged, by_file in ((None, None), ((candidates, units), footers)):
+        found = []
+        for few in (1000, 0):
+            monkeypatch.setattr(judge, "FEW", few)
+            found.append(find_rows(files, cast(Any, index), judged, by_file))
+        few_rows, many_rows = found
+        if few_rows is None or many_rows is None:
+            # All rows of all files are kept.
+            assert all(set(rows.ranges.values()) == {None} for rows in found if rows is not None)
+            continue
+        assert isinstance(few_rows, RowsOfFiles)
+        assert isinstance(many_rows, RowsOnAxis)
+        assert few_rows.ranges == many_rows.ranges
+        assert few_rows.row_groups == many_rows.row_groups
+        assert few_rows.num_rows == many_rows.num_rows
+        assert few_rows.without_rows().to_pylist() == many_rows.without_rows().to_pylist()
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_ranges_of_a_file_are_sets_of_rows(seed: int) -> None:
+    r = random.Random(seed)
+    unsorted = [[(start, start + r.randrange(4)) for start in r.choices(range(20), k=r.randrange(5))] for _ in range(2)]
+    sets = [{row for start, end in ranges for row in range(start, end)} for ranges in unsorted]
+    left, right = (union(ranges) for ranges in unsorted)
+    both = union([*left, *right])
+    for ranges, rows in ((left, sets[0]), (both, sets[0] | sets[1]), (intersection(left, right), sets[0] & sets[1])):
+        assert [row for start, end in ranges for row in range(start, end)] == sorted(rows)
+        assert all(end < start for (_, end), (start, _) in pairwise(ranges))
 
 
 def check(files: Candidates, rows: Any, groups: list[list[int]], keeps: Any, index: HandMadeIndex) -> None:

@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from parsieve.plan.rows.sets import RowsOnAxis, RowAxis, RowSet
+from parsieve.plan.rows.sets import RowAxis, RowSet, RowsOnAxis
 
 Pairs = set[tuple[int, int]]
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
+from parsieve.reader import file
 
 ROWS = 4_000
 
@@ -126,13 +127,28 @@ def test_pages_are_read_only_where_rows_match(tmp_path: Path, monkeypatch: pytes
     assert ids <= sum(read) < ids + 40_000
 
 
-def test_a_condition_that_most_rows_satisfy_is_left_to_pyarrow(tmp_path: Path, readers: Readers) -> None:
-    for part in range(3):
-        pq.write_table(table_of(part, 150_000), tmp_path / f"{part}.parquet")
-    rows = opened(tmp_path).plan("user >= 3").to_arrow(threads=1)
-    everything = pa.concat_tables([table_of(part, 150_000) for part in range(3)])
-    assert rows.equals(everything.filter(F("user") >= 3))
-    assert readers.last == ("read 0 of 3 files by pages", {"most of its rows match": 3})
+def test_large_files_are_read_in_parts(folder: Path, readers: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file, "PART_BYTES", 8_000)
+    plan = opened(folder).plan("user >= 3 AND id <> 7")
+    rows = expected((F("user") >= 3) & (F("id") != 7))
+    for threads in (1, 2, 5):
+        assert plan.to_arrow(threads=threads).equals(rows)
+        assert readers.last == ("read 5 of 5 files by pages", {})
+        assert pa.Table.from_batches(plan.to_batches(threads=threads)).equals(rows)
+
+
+def test_a_large_file_that_changes_while_it_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file, "PART_BYTES", 8_000)
+    plan = opened(folder).plan("user >= 3")
+    batches = plan.to_batches(threads=1)
+    first = next(batches)
+    assert first.num_rows < ROWS
+    pq.write_table(table_of(9), folder / "0.parquet")
+    with pytest.raises(ps.ConflictError, match=r"0\.parquet was changed since the plan"):
+        list(batches)
+    # A complete file is read again.
+    rows = pa.concat_tables([table_of(part) for part in (9, 1, 2, 3, 4)]).filter(F("user") >= 3)
+    assert plan.to_arrow().equals(rows)
 
 
 def test_files_that_need_pyarrow_are_read_in_their_place(tmp_path: Path, readers: Readers) -> None:

@@ -14,7 +14,7 @@ import pytest
 from support.hudi_tables import HudiTable
 
 import parsieve as ps
-from parsieve.plan.engines import Rows
+from parsieve.plan.results.engines import Rows
 from parsieve.spark.source import request as loading
 from parsieve.spark.source.request import Request, shares
 from parsieve.spark.source.types import cast, spark_schema

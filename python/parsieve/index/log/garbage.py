@@ -34,6 +34,11 @@ RELOAD_AFTER = 60.0
 # Age at which the notice of a killed collector is removed. It must be longer than a collector can be suspended,
 # because writers rely on the notice until the collector has finished.
 NOTICE_AGE = dt.timedelta(days=7)
+# Files that a killed writer left behind can be removed after a day.
+GARBAGE_AGE = dt.timedelta(days=1)
+# Younger versions stay, for plans on earlier states of the table.
+OLDER_THAN = dt.timedelta(days=7)
+OlderThan = dt.timedelta | dt.datetime | float
 
 
 def lost(store: Store, parts: Iterable[Part]) -> list[str]:

@@ -12,18 +12,12 @@ from parsieve.errors import not_indexed
 from parsieve.index.log import garbage
 from parsieve.index.log.columns import path_of
 from parsieve.index.log.commit import Commit, Log
+from parsieve.index.log.garbage import GARBAGE_AGE, OLDER_THAN, OlderThan
 from parsieve.index.log.publish import Transaction
 from parsieve.index.reports import DropReport, ExpireReport, Remaining
 from parsieve.io.store.base import Stored
 from parsieve.io.store.local import LocalStore
 from parsieve.lake.base import ColumnPath
-
-# Files that a killed writer left behind can be removed after a day.
-GARBAGE_AGE = dt.timedelta(days=1)
-# Younger versions stay, for plans on earlier states of the table.
-OLDER_THAN = dt.timedelta(days=7)
-
-OlderThan = dt.timedelta | dt.datetime | float
 
 
 def expire(log: Log, older_than: OlderThan = OLDER_THAN, garbage_age: dt.timedelta = GARBAGE_AGE) -> ExpireReport:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parsieve.errors import IndexNotFoundError
-from parsieve.index.log import retention
 from parsieve.index.log.commit import Commit, Log, TableState
-from parsieve.index.log.drafts import drafting
-from parsieve.index.reports import DropReport, ExpireReport
 from parsieve.io.store.base import NoStore, Store
 from parsieve.io.store.local import LocalStore
 from parsieve.io.store.open import open_store
 from parsieve.lake.base import Lake, Snapshot
+
+# Plans neither write nor remove versions.
+if TYPE_CHECKING:
+    from parsieve.index.log.garbage import OlderThan
+    from parsieve.index.reports import DropReport, ExpireReport
 
 
 def stores_of(lake: Lake, storage_options: Mapping[str, str] | None) -> tuple[Any, Store | None]:
@@ -89,17 +91,23 @@ class Versions:
 
     def drafting(self) -> AbstractContextManager[Log]:
         """Return a log to commit to, which removes the files of a build that fails."""
+        from parsieve.index.log.drafts import drafting
+
         self.log.store.require_writable()
         return drafting(self.log.store)
 
     def drop(self, columns: Sequence[str | Sequence[str]] | None = None) -> DropReport:
         """Drop some columns, or all of them, and remove the files that are no longer needed."""
+        from parsieve.index.log import retention
+
         report = retention.drop(self.log, columns)
         self._tidy()
         return report
 
-    def expire(self, older_than: retention.OlderThan, garbage_age: dt.timedelta) -> ExpireReport:
+    def expire(self, older_than: OlderThan, garbage_age: dt.timedelta) -> ExpireReport:
         """Remove old versions, and files that no version references. The newest version stays."""
+        from parsieve.index.log import retention
+
         report = retention.expire(self.log, older_than, garbage_age)
         if self._before is not None and self._before is not self.log:
             # Also remove files of the old location that were too young when the index there was dropped.
@@ -109,6 +117,8 @@ class Versions:
 
     def _tidy(self) -> None:
         """Remove the rest of a dropped index inside the table's folder, where other readers would find it."""
+        from parsieve.index.log import retention
+
         before = None if self._before is None else self._before.store
         if isinstance(before, LocalStore):
             retention.remove_empty_index(before)

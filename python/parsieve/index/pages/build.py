@@ -50,12 +50,7 @@ def wants_map(lake: Lake, pages: bool | None) -> bool:
 
     On a local disk, reading a footer costs about as much as reading the map.
     """
-    if pages is not None:
-        return pages
-    storage = getattr(lake, "_storage", None)
-    if storage is not None:
-        return not storage.is_local
-    return "://" in lake.uri and not lake.uri.startswith("file:")
+    return not lake.is_local if pages is None else pages
 
 
 def build_maps(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -20,11 +20,13 @@ from parsieve.lake.delta.statistics import statistics_of
 from parsieve.lake.rows import deletion_vectors
 from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile
-from parsieve.lake.rows.checked_files import CheckedFiles, files_of
 from parsieve.lake.rows.columns import BY_NAME
 from parsieve.lake.rows.file_rows import FileRows
 from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from parsieve.lake.rows.checked_files import CheckedFiles
 
 _FEATURES = {
     "columnMapping",
@@ -176,6 +178,8 @@ class Delta(Adapter):
 
     def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
         """Return the data files, or None if they need more than a scan, for example for deletion vectors."""
+        from parsieve.lake.rows.checked_files import files_of
+
         natives: list[DeltaFile] = [file_slice.native for file_slice in slices]
         if self._storage.arrow() is None or any(
             not file_slice.clean

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,13 +24,15 @@ from parsieve.lake.folder import hive
 from parsieve.lake.folder.slices import FolderSlices
 from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile, without_dictionaries
-from parsieve.lake.rows.checked_files import CheckedFiles, files_of
 from parsieve.lake.rows.columns import pruned
 from parsieve.lake.rows.file_rows import FileRows, foreign
 from parsieve.lake.storage.keys import TableKeys
 from parsieve.lake.storage.listing import NEVER, ListedFile
 from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
+
+if TYPE_CHECKING:
+    from parsieve.lake.rows.checked_files import CheckedFiles
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,6 +231,8 @@ class ParquetDir(Adapter):
 
     def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
         """Return the files, or None for obstore, which pyarrow cannot use, and for encrypted files."""
+        from parsieve.lake.rows.checked_files import files_of
+
         # Each file may have other keys, but a pyarrow dataset uses the same keys for all files.
         if self._storage.arrow() is None or self.keys is not None:
             return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -20,12 +20,14 @@ from parsieve.lake.hudi.properties import read_consistently, read_text
 from parsieve.lake.hudi.timeline import Timeline, read_properties, read_timeline
 from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile
-from parsieve.lake.rows.checked_files import CheckedFiles, files_of
 from parsieve.lake.rows.columns import BY_NAME, by_name, conform
 from parsieve.lake.rows.file_rows import BATCH_ROWS, FileRows, foreign
 from parsieve.lake.slices import MadeSlices
 from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from parsieve.lake.rows.checked_files import CheckedFiles
 
 _LOG = re.compile(r"\.(.+)_(\d{14,17})\.log\.(\d+)(?:_.*)?")
 _NULLS = {"__HIVE_DEFAULT_PARTITION__", "default", ""}
@@ -213,6 +215,8 @@ class Hudi(Adapter):
 
     def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
         """Return the base files, or None if there are logs."""
+        from parsieve.lake.rows.checked_files import files_of
+
         if self._storage.arrow() is None or not all(file_slice.clean for file_slice in slices):
             return None
         files = [

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,12 +21,14 @@ from parsieve.lake.iceberg.statistics import statistics_of
 from parsieve.lake.rows import deletion_vectors
 from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile
-from parsieve.lake.rows.checked_files import CheckedFiles, files_of
 from parsieve.lake.rows.columns import FIELD_ID, Find, places_by_id
 from parsieve.lake.rows.file_rows import FileRows, foreign
 from parsieve.lake.slices import MadeSlices
 from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from parsieve.lake.rows.checked_files import CheckedFiles
 
 _METADATA = re.compile(r"v?(\d+)(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?")
 
@@ -153,6 +155,8 @@ class Iceberg(Adapter):
 
     def files(self, snapshot: Snapshot, slices: Sequence[Slice]) -> CheckedFiles | None:
         """Return the data files, or None if rows were deleted, or if pyarrow cannot scan all files together."""
+        from parsieve.lake.rows.checked_files import files_of
+
         if not all(map(self.row_groups_usable, slices)):
             return None
         places = [_place(file_slice.native.io, file_slice.native.path) for file_slice in slices]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as pads
 
 from parsieve.lake.base import ColumnPath, Lake, Slice, Snapshot
-from parsieve.lake.rows.checked_files import request_of
 from parsieve.lake.rows.columns import leaf_field, pruned
-from parsieve.lake.rows.dataset import PlannedDataset
 from parsieve.lake.rows.file_rows import CheckedRows, Rows, leaves, selected
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as pads
 
 
 class Adapter(Lake):
@@ -42,6 +42,8 @@ class Adapter(Lake):
         """Return the live rows of some slices."""
         files = self.files(snapshot, slices)
         if files is not None:
+            from parsieve.lake.rows.checked_files import request_of
+
             return files.choosing(row_groups).reader(request_of(snapshot.schema, columns, filter))
         # `rows` may raise an error. Call it now, before the stream returns its first row.
         rows = [
@@ -58,6 +60,8 @@ class Adapter(Lake):
 
     def dataset(self, snapshot: Snapshot, slices: Sequence[Slice]) -> pads.Dataset | None:
         """Return the slices as a pyarrow dataset, or None if its rows might differ from the table's rows."""
+        from parsieve.lake.rows.dataset import PlannedDataset
+
         files = self.files(snapshot, slices)
         return PlannedDataset(files) if files is not None and files.are_exact() else None
 

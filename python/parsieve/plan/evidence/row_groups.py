@@ -60,9 +60,7 @@ class GroupJudge:
 
     def usable(self, numbers: Sequence[int]) -> list[int]:
         """Return the files whose footers describe the table's rows."""
-        return [
-            number for number, piece in zip(numbers, self.slices(numbers), strict=True) if self._is_usable(piece)
-        ]
+        return [number for number, piece in zip(numbers, self.slices(numbers), strict=True) if self._is_usable(piece)]
 
     def _is_usable(self, piece: Slice) -> bool:
         if not self._lake.row_groups_usable(piece):

@@ -22,7 +22,7 @@ from parsieve.plan.rows.many import find_in_many
 # For more kept files than this, a plan keeps all rows of each file: it would take seconds to find their ranges.
 MOST_FILES = 500_000
 # Up to this many files, row groups, units and answers, Python objects are faster than the kernels of Arrow.
-FEW = 2000
+FEW = 3000
 NO_ROW_MATCHES = "no range of rows may match all of its parts, according to the index"
 
 

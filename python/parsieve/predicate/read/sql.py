@@ -120,9 +120,9 @@ Params = Sequence[Any] | Mapping[str, Any]
 
 def bind_params(tree: exp.Expression, params: Params | None) -> dict[int, Any]:
     """Return the value of each placeholder, by the identity of its node."""
-    placeholders = list(tree.find_all(exp.Placeholder, bfs=False))
     if params is None:
         return {}
+    placeholders = list(tree.find_all(exp.Placeholder, bfs=False))
     if isinstance(params, str | bytes) or not isinstance(params, Sequence | Mapping):
         raise TypeError(f"params is a list of values for ?, or a dict for :name, not {type(params).__qualname__}")
     by_name = isinstance(params, Mapping)
@@ -250,6 +250,8 @@ class _Reader:
         return Always(bool(_EVALUATED[op](first, second)))
 
     def _is_operand(self, node: exp.Expression) -> bool:
+        if isinstance(node, exp.Column | exp.Literal):
+            return isinstance(node, exp.Column)
         return node.find(exp.Column) is not None
 
     def _is(self, left: exp.Expression, right: exp.Expression) -> Expr:

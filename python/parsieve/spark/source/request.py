@@ -14,9 +14,9 @@ import pyarrow as pa
 from parsieve.lake.as_of import state_of
 from parsieve.lake.base import Snapshot
 from parsieve.lake.open import open_lake
-from parsieve.plan.engines import Rows, rows_of
 from parsieve.plan.open_table import OpenTable
 from parsieve.plan.record import PlanRecord
+from parsieve.plan.results.engines import Rows
 from parsieve.predicate.bind import bind
 from parsieve.predicate.parse import parse
 from parsieve.predicate.render import to_pyarrow
@@ -96,7 +96,7 @@ def shares(plan: PlanRecord) -> list[Rows]:
             task_bytes = 0
         tasks[-1].append(number)
         task_bytes += file_bytes
-    return [rows_of(plan, numbers) for numbers in tasks]
+    return [Rows.of(plan, numbers) for numbers in tasks]
 
 
 def _object(text: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from parsieve.errors import no_column
 from parsieve.lake.rows.file_rows import foreign
-from parsieve.plan.engines import Rows
+from parsieve.plan.results.engines import Rows
 from parsieve.spark.source.request import Request, shares
 from parsieve.spark.source.types import cast, spark_schema
 

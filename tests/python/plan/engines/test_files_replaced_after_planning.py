@@ -62,7 +62,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def lazy_relations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have DuckDB read results lazily, as it does with large results. `test_duckdb.py` tests eager results."""
-    monkeypatch.setattr("parsieve.plan.duckdb_source.MOST_BYTES", 0)
+    monkeypatch.setattr("parsieve.plan.results.duckdb_source.MOST_BYTES", 0)
 
 
 @pytest.fixture

@@ -12,21 +12,17 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from parsieve._core import UnsupportedError
-from parsieve.lake.base import Lake, Slice, Snapshot
+from parsieve.lake.base import Slice
 from parsieve.lake.rows.arrow_scan import without_dictionaries
 from parsieve.lake.rows.checked_files import CheckedFiles, Request, files_of
 from parsieve.lake.rows.dataset import PlannedDataset
 from parsieve.lake.rows.streams import matching
-from parsieve.lake.slices import MadeSlices
 from parsieve.plan.evidence.questions import HasNan, ask, leaves
-from parsieve.plan.record import PlanRecord
+from parsieve.plan.results.matches import Matches
 from parsieve.predicate.builder import is_bytes, is_text
-from parsieve.predicate.column_names import column_name
 from parsieve.predicate.expr import Always, Expr, IsNull, columns, walk
 from parsieve.predicate.normalize import normalize
 from parsieve.predicate.render import to_duckdb, to_pyarrow
-from parsieve.reader.request import Candidates, ReadRequest
-from parsieve.reader.stream import read_files
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,61 +34,22 @@ if TYPE_CHECKING:
 _SPARK = "parsieve.spark.scan.read"
 
 
-# If at most this share of a table can match, engines get the rows that the page reader finds. Otherwise they scan the
-# files themselves.
-FEW = 0.25
-
-
-def rows_of(record: PlanRecord, numbers: Sequence[int] | None = None) -> Rows:
-    """Return the rows of some kept files of a plan by their numbers, or of all of them."""
-    numbers = record.kept if numbers is None else numbers
-    groups = [record.groups_to_read(number) for number in numbers]
-    ranges = [record.row_ranges.get(number) for number in numbers]
-    rows = Rows(record.lake, record.snapshot, record.expr, record.slices(numbers), groups, ranges)
-    rows.are_few = record.candidate_share is not None and record.candidate_share <= FEW
-    return rows
-
-
 def to_spark(plan: Plan, spark: Any, name: str | None) -> Any:
     """Return the rows of a plan as a Spark DataFrame."""
     return import_module(_SPARK).read_plan(plan.record, spark, name)
 
 
-class Rows:
-    """The rows of some slices for which a predicate is true.
+class Rows(Matches):
+    """The rows of some slices for which a predicate is true, for engines."""
 
-    A pickled copy contains these slices, but not the rest of the snapshot.
-    """
+    @cached_property
+    def _slices(self) -> list[Slice]:
+        return [candidates.file_slice for candidates in self._candidates]
 
-    # Whether few of the table's rows can match.
-    are_few = False
-
-    def __init__(
-        self,
-        lake: Lake,
-        snapshot: Snapshot,
-        expr: Expr,
-        slices: Sequence[Slice],
-        row_groups: Sequence[Sequence[int] | None],
-        row_ranges: Sequence[Sequence[tuple[int, int]] | None],
-    ) -> None:
-        """`row_groups` and `row_ranges` are those of each slice that may contain such rows; None means all of them."""
-        self._lake = lake
-        self._snapshot = snapshot
-        self._expr = expr
-        self._slices = slices
-        self._row_groups = row_groups
-        self._row_ranges = row_ranges
-
-    def __getstate__(self) -> dict[str, Any]:
-        snapshot = self._snapshot
-        state = {name: value for name, value in self.__dict__.items() if name != "_files"}
-        return state | {"_snapshot": Snapshot(snapshot.id, snapshot.instant, snapshot.schema, MadeSlices(()))}
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of the rows."""
-        return self._snapshot.schema
+    @cached_property
+    def _row_groups(self) -> list[Sequence[int] | None]:
+        """The row groups of each slice that may contain such rows; None means all of them."""
+        return [candidates.row_groups for candidates in self._candidates]
 
     def _filter(self) -> Any:
         """Return the predicate for pyarrow, or None if every row matches."""
@@ -120,13 +77,6 @@ class Rows:
         condition = self._filter()
         return (None, condition) if self._is_filtered_late else (condition, None)
 
-    def _columns(self, names: Sequence[str] | str | None) -> list[str]:
-        """Return the names of the requested columns, or of all columns."""
-        schema = self._snapshot.schema
-        listed = [names] if isinstance(names, str) else list(schema.names if names is None else names)
-        existing = set(schema.names)
-        return [name if name in existing else column_name(schema, name) for name in listed]
-
     def dataset(self) -> pads.Dataset | None:
         """Return the rows as a dataset, or None if a file does not contain exactly the table's rows."""
         if not self._slices:
@@ -135,36 +85,7 @@ class Rows:
             return None
         return PlannedDataset.planned(self._files, *self._conditions())
 
-    def reader(
-        self, names: Sequence[str] | None, hold: bool = False, threads: int | None = None
-    ) -> pa.RecordBatchReader:
-        """Return the rows as a stream, with some columns.
-
-        With `hold`, rows are returned only once a file is read completely, so that any file that changes can be read
-        again. Without, a large file that is overwritten after some of its rows were returned raises `ConflictError`.
-        """
-        output = self._columns(names)
-        if not self._reads_pages(output):
-            return self._scan(output, hold)
-        request = ReadRequest(self._snapshot.schema, tuple(output), self._expr)
-        files = [
-            Candidates(*file) for file in zip(self._slices, self._row_ranges, self._row_groups, strict=True)
-        ]
-        batches = read_files(
-            self._lake, files, request, lambda start, end: iter(self._part(start, end)._scan(output, hold)), threads
-        )
-        return pa.RecordBatchReader.from_batches(request.output, batches)
-
-    def _reads_pages(self, output: Sequence[str]) -> bool:
-        """Return whether to read the matching rows by pages. Without a condition, all pages must be decoded."""
-        return bool(self._slices and output) and not isinstance(normalize(self._expr), Always)
-
-    def _part(self, start: int, end: int) -> Rows:
-        """Return the rows of some of the slices."""
-        slices, groups, ranges = (part[start:end] for part in (self._slices, self._row_groups, self._row_ranges))
-        return Rows(self._lake, self._snapshot, self._expr, slices, groups, ranges)
-
-    def _scan(self, output: list[str], hold: bool) -> pa.RecordBatchReader:
+    def scan(self, output: list[str], hold: bool) -> pa.RecordBatchReader:
         """Return the rows as a stream, by decoding complete row groups."""
         schema = self._snapshot.schema
         condition = self._filter()
@@ -202,12 +123,12 @@ class Rows:
         """Return the rows as a LazyFrame."""
         import polars as pl
 
-        from parsieve.plan.polars_source import frame_of, frame_of_dataset
+        from parsieve.plan.results.polars_source import frame_of, frame_of_dataset
 
         schema = self._snapshot.schema
         if _has(schema, pa.types.is_decimal256):
             raise UnsupportedError("Polars has no decimals of more than 38 digits; use to_arrow")
-        if self.are_few and "" not in schema.names and self._reads_pages(schema.names):
+        if self.are_few and "" not in schema.names and self.reads_pages(schema.names):
             return frame_of_dataset(PageRows(self))
         by_name = not any(map(_is_no_name, schema.names))
         if by_name and not _has(schema, _not_for_polars):
@@ -248,9 +169,9 @@ class Rows:
     def _few_rows(self) -> pa.Table | None:
         """Read the rows now if they are probably few; None if they are too many."""
         schema = self._snapshot.schema
-        if not self.are_few or not self._reads_pages(schema.names):
+        if not self.are_few or not self.reads_pages(schema.names):
             return None
-        from parsieve.plan.duckdb_source import MOST_BYTES
+        from parsieve.plan.results.duckdb_source import MOST_BYTES
 
         batches: list[pa.RecordBatch] = []
         size = 0
@@ -276,7 +197,7 @@ class Rows:
         if any(set(file.path) & _PATTERNS for file in files.files):
             return None
         paths = [file.path for file in files.files]
-        from parsieve.plan.duckdb_source import scans_of
+        from parsieve.plan.results.duckdb_source import scans_of
 
         scans = scans_of(con, paths, files.row_groups)
         names, types = self._duckdb_names(), self._duckdb_types(con)
@@ -295,7 +216,7 @@ class Rows:
         files, text = self._plain_files(), self._duckdb_text()
         if files is None or text is None:
             return None
-        from parsieve.plan.duckdb_source import rows_of
+        from parsieve.plan.results.duckdb_source import rows_of
 
         rows = rows_of(files, text, self._duckdb_names())
         # DuckDB must map the files to the same types as the table.

@@ -1,0 +1,1 @@
+"""Read the rows of a plan, and hand them to engines."""

@@ -1,0 +1,132 @@
+"""Read the matching rows of many files, several files at a time, in the order of the files."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+
+from parsieve._core import ParsieveError, RowFile
+from parsieve.index.pages.reader import MapReader
+from parsieve.io.parallel import Workers, thread_count
+from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.lake.base import Lake
+from parsieve.lake.storage.pinned import changed_since
+from parsieve.reader.file import Parts, Refusal, read_file, version_of
+from parsieve.reader.footers import FileVersion, KnownFile, cache_of
+from parsieve.reader.request import Candidates, ReadRequest
+
+# So many refused files are read together in the other way.
+REFUSED_AT_ONCE = 32
+# The number of files whose maps are read together.
+MAPS_AT_ONCE = 256
+
+_log = logging.getLogger("parsieve.rows")
+
+Result = list[pa.RecordBatch] | Refusal | Parts
+# Reads the rows of some files, from a position to the one after the last, in another way.
+Fallback = Callable[[int, int], Iterator[pa.RecordBatch]]
+
+
+class TableReader:
+    """Reads rows of a table by pages."""
+
+    def __init__(self, lake: Lake, request: ReadRequest, pages: MapReader | None = None) -> None:
+        """`pages` is the map of the pages of the table's files. In an object store, it replaces their footers."""
+        self._lake = lake
+        self._request = request
+        self._cache = cache_of(lake)
+        self._is_remote = not lake.is_local
+        self._pages = pages if self._is_remote else None
+
+    def read(
+        self, files: Sequence[Candidates], fallback: Fallback, *, threads: int | None = None, hold: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the matching rows of some files. `fallback` reads the files that this reader cannot read exactly.
+
+        With `hold`, the rows of a file are yielded only once all of them were read. Without, a large file is read in
+        parts, and `ConflictError` is raised if it changes after some of its rows were yielded.
+        """
+        reasons: Counter[str] = Counter()
+        refused = 0
+        with Workers(self._num_threads(threads), "parsieve-rows") as workers:
+            for position, result in enumerate(workers.map(self._read, self._with_maps(files))):
+                if isinstance(result, Parts):
+                    parts = self._read_parts(result, workers, hold)
+                    result = next(parts)
+                else:
+                    parts = iter(())
+                if not isinstance(result, Refusal):
+                    if refused:
+                        yield from fallback(position - refused, position)
+                        refused = 0
+                    yield from result
+                    for more in parts:
+                        if isinstance(more, Refusal):
+                            raise changed_since(str(files[position].file_slice.path))
+                        yield from more
+                    continue
+                reasons[result.reason] += 1
+                refused += 1
+                if result.is_general:
+                    rest = len(files) - position - 1
+                    reasons[result.reason] += rest
+                    refused += rest
+                    break
+                if refused == REFUSED_AT_ONCE:
+                    yield from fallback(position + 1 - refused, position + 1)
+                    refused = 0
+        if refused:
+            yield from fallback(len(files) - refused, len(files))
+        if _log.isEnabledFor(logging.DEBUG):
+            read = len(files) - reasons.total()
+            _log.debug("read %d of %d files by pages", read, len(files), extra={"reasons": reasons})
+
+    def _num_threads(self, threads: int | None) -> int:
+        # Threads that wait for an object store need no processor.
+        return (
+            max(thread_count(None), REQUESTS_AT_ONCE) if threads is None and self._is_remote else thread_count(threads)
+        )
+
+    def _read(self, candidates: Candidates) -> Result:
+        return read_file(self._lake, candidates, self._request, self._cache)
+
+    def _read_parts(self, parts: Parts, workers: Workers, hold: bool) -> Iterator[list[pa.RecordBatch] | Refusal]:
+        """Yield the rows of the parts of a file; with `hold`, those of all parts at once."""
+        held: list[pa.RecordBatch] = []
+        for result in workers.map(self._read, parts.parts):
+            if isinstance(result, Parts):
+                raise AssertionError("a part of a file was divided")
+            if isinstance(result, Refusal):
+                yield result
+                return
+            if hold:
+                held += result
+            else:
+                yield result
+        if hold:
+            yield held
+
+    def _with_maps(self, files: Sequence[Candidates]) -> Iterator[Candidates]:
+        """Yield the files, once their maps were read in place of their footers."""
+        for position, candidates in enumerate(files):
+            if self._pages is not None and position % MAPS_AT_ONCE == 0:
+                self._read_maps(self._pages, files[position : position + MAPS_AT_ONCE])
+            yield candidates
+
+    def _read_maps(self, pages: MapReader, files: Sequence[Candidates]) -> None:
+        missing: list[tuple[FileVersion, Candidates]] = []
+        for candidates in files:
+            version = version_of(self._lake, candidates.file_slice)
+            if isinstance(version, FileVersion) and self._cache.get(version) is None:
+                missing.append((version, candidates))
+        try:
+            maps = pages.read([candidates.file_slice for _, candidates in missing])
+        except (ParsieveError, OSError):
+            # The footers of the files have the same information.
+            return
+        for (version, _), mapped in zip(missing, maps, strict=True):
+            if mapped is not None and mapped.size == version.size:
+                self._cache.put(version, KnownFile.of(RowFile.from_map(mapped.pages)))
