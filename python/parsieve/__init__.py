@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from parsieve.filters.report import AddedFilter, RewriteReport
     from parsieve.filters.rewrite import add_filters, drop_filters
     from parsieve.index.advice import Advice
+    from parsieve.plan.lookup import LookupResult
     from parsieve.plan.plan import Plan
     from parsieve.plan.verdict import Keep, Skip
     from parsieve.table import Table, advise, open_table
@@ -49,6 +50,7 @@ __all__ = [
     "FormatError",
     "IndexNotFoundError",
     "Keep",
+    "LookupResult",
     "ParsieveError",
     "ParsieveWarning",
     "Plan",
@@ -79,6 +81,7 @@ _LATER = {
     "FilterRange": "filters.open",
     "Finding": "filters.check",
     "Keep": "plan.verdict",
+    "LookupResult": "plan.lookup",
     "Plan": "plan.plan",
     "RewriteReport": "filters.report",
     "Skip": "plan.verdict",

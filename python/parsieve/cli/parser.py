@@ -176,6 +176,13 @@ def rate_of(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is not a rate; write 0.01 or 1%") from None
 
 
+def rows_of(text: str) -> int:
+    """Return a number of rows."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows")
+    return int(text)
+
+
 def days_of(text: str) -> dt.timedelta:
     """Return a number of days as a time span."""
     try:

@@ -30,7 +30,7 @@ def add_command(commands: Commands) -> None:
 
 def _probe(options: argparse.Namespace) -> int:
     with ps.open_filters(options.file, keys_of(options)) as filters:
-        values = [_value(text, filters.column_type(options.column)) for text in options.values]
+        values = [value_of(text, filters.column_type(options.column)) for text in options.values]
         answers = filters.might_contain({options.column: values})
         rows = [
             {"row_group": number, "rows": rows, "answer": "maybe" if answer else "no", "why": why}
@@ -71,8 +71,8 @@ _READERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def _value(text: str, column_type: str | None) -> Any:
-    """Return the text of an argument as a value of the column."""
+def value_of(text: str, column_type: str | None) -> Any:
+    """Return the text of an argument as a value of a column, whose type is None if it has no filters."""
     if column_type is None:
         return text
     physical, meaning = column_type.split(" ")
@@ -83,7 +83,7 @@ def _value(text: str, column_type: str | None) -> Any:
     reader = _READERS.get(meaning.split("[")[0], str)
     # Python's times have microseconds, and drop further digits silently.
     if re.match(r"time|instant", meaning) and re.search(r"[.,]\d{6}0*[1-9]", text):
-        raise ValueError(f"{text!r} has nanoseconds, which this command does not support; use might_contain in Python")
+        raise ValueError(f"{text!r} has nanoseconds, which this command does not support; use Python")
     try:
         return reader(text)
     except (ValueError, ArithmeticError):

@@ -1,20 +1,33 @@
-"""The commands that query a table: `parsieve plan` and `parsieve advise`."""
+"""The commands that query a table: `parsieve plan`, `parsieve lookup` and `parsieve advise`."""
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import logging
+import math
+import sys
 import time
+from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import parsieve as ps
 from parsieve.cli.keyfile import read_key_bytes
 from parsieve.cli.output import Console, in_shell, seconds, size
-from parsieve.cli.parser import Commands, Parser
+from parsieve.cli.parser import Commands, Parser, rows_of
+from parsieve.cli.probe import value_of
 from parsieve.wording import count
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from parsieve.predicate.expr import Column
+
+# Messages name at most this many keys.
+MOST_NAMED = 10
 FORMATS = ["parquet", "delta", "iceberg", "hudi"]
 
 _LOG = logging.getLogger("parsieve.cli")
@@ -29,7 +42,7 @@ def add_commands(commands: Commands) -> None:
     plan.add_argument("where", metavar="WHERE", help="a SQL condition: \"id = 42 AND day >= '2026-01-31'\"")
     plan.add_argument("--explain", action="store_true", help="show why each file is kept or skipped")
     plan.add_argument("--row-groups", action="store_true", help="also read footers, and list row groups after a tab")
-    plan.add_argument("--as-of", metavar="STATE", help="a Delta version, Iceberg snapshot id, Hudi instant, or a time")
+    add_as_of(plan)
     plan.add_argument("--exit-code", action="store_true", help="exit with 1 if no file can hold a match")
     plan.add_argument(
         "--on-unknown",
@@ -38,6 +51,19 @@ def add_commands(commands: Commands) -> None:
         metavar="ACTION",
         help="for conditions that parsieve does not understand: warn, error or ignore (default: warn)",
     )
+    lookup = commands.add(
+        "lookup", _lookup, "Print the rows of some keys", "Reads only the pages that can hold one of the keys."
+    )
+    add_table(lookup)
+    lookup.add_argument(
+        "keys", metavar="COLUMN=VALUE", nargs="+", help="a key: id=42; several keys are of one column; see --keys-from"
+    )
+    lookup.add_argument(
+        "--keys-from", metavar="FILE", help="also read keys of COLUMN from a file, one per line; - is standard input"
+    )
+    lookup.add_argument("--columns", metavar="NAMES", help="the columns to print: id,name (default: all)")
+    lookup.add_argument("--limit", type=rows_of, metavar="N", help="print at most N rows")
+    add_as_of(lookup)
     advice = commands.add(
         "advise", _advise, "Estimate what an index of each column would cost and save", "Reads a sample of the files."
     )
@@ -67,6 +93,13 @@ def add_opening(parser: Parser) -> None:
     options.add_argument("--index-location", metavar="PLACE", help="folder or URI of the table's index")
     options.add_argument(
         "--key-file", metavar="FILE", help="JSON file with footer_key and column_keys, in hex or base64"
+    )
+
+
+def add_as_of(parser: Parser) -> None:
+    """Add the option for an earlier state of the table."""
+    parser.add_argument(
+        "--as-of", metavar="STATE", help="a Delta version, Iceberg snapshot id, Hudi instant, or a time"
     )
 
 
@@ -153,6 +186,86 @@ def _summary(plan: ps.Plan, elapsed: float) -> str:
         sizes = slices.size.to_pylist()
         parts.append(size(sum(sizes[number] for number in plan.record.kept), of=sum(sizes)))
     return ", ".join([*parts, seconds(elapsed)])
+
+
+def _lookup(options: argparse.Namespace) -> int:
+    from parsieve.lake.as_of import state_of
+    from parsieve.predicate.column_names import ColumnNames
+
+    name, texts = _column_and_keys(options)
+    table = open_of(options)
+    as_of = state_of(options.as_of, table.format, "--as-of")
+    column = ColumnNames(table.opened.snapshot(as_of).schema).find([name])
+    columns = None if options.columns is None else next(csv.reader([options.columns]))
+    begun = time.perf_counter()
+    result = table.lookup(column.path, _typed_keys(texts, column), columns, as_of=as_of)
+    elapsed = time.perf_counter() - begun
+    rows, missing = _printable_rows(result.table.slice(0, options.limit)), [str(key) for key in result.missing]
+    console: Console = options.console
+    if console.as_json:
+        console.json({"rows": rows, "num_rows": len(result), "missing": missing, "seconds": elapsed})
+        return 0 if len(result) else 1
+    if rows:
+        console.table(result.table.schema.names, rows)
+    if missing:
+        more = f" and {len(missing) - MOST_NAMED:,} more" if len(missing) > MOST_NAMED else ""
+        console.note(f"no row has {column} = {', '.join(missing[:MOST_NAMED])}{more}")
+    shown = f"{len(rows):,} of " if len(rows) < len(result) else ""
+    console.note(f"{shown}{count(len(result), 'row')}, {seconds(elapsed)}")
+    return 0 if len(result) else 1
+
+
+def _column_and_keys(options: argparse.Namespace) -> tuple[str, list[str]]:
+    """Return the name of the column, and the text of its keys."""
+    pairs = [argument.partition("=") for argument in options.keys]
+    names = list(dict.fromkeys(name for name, _, _ in pairs))
+    if len(names) > 1:
+        options.parser.error(
+            f"the keys must be of one column, not of {' and '.join(names)}; for conditions on several columns, "
+            "use `parsieve plan`"
+        )
+    bare = [name for name, equals, _ in pairs if not equals]
+    if bare and options.keys_from is None:
+        options.parser.error(f"{bare[0]!r} has no value; write {bare[0]}=VALUE, or read keys with --keys-from")
+    texts = [text for _, equals, text in pairs if equals]
+    if options.keys_from == "-":
+        texts += sys.stdin.read().splitlines()
+    elif options.keys_from is not None:
+        texts += Path(options.keys_from).read_text(encoding="utf-8").splitlines()
+    return names[0], texts
+
+
+def _typed_keys(texts: Sequence[str], column: Column) -> list[Any]:
+    """Return the text of keys as values of a column."""
+    kind = column.value_type
+    try:
+        column_type = ps.BloomFilter(1, type=kind).column_type
+    except ps.UnsupportedError:
+        column_type = None
+    if str(kind) == "bool":
+        return [{"true": True, "false": False}.get(text.casefold(), text) for text in texts]
+    keys = [value_of(text, column_type) for text in texts]
+    return [key.encode() if isinstance(key, str) and "binary" in str(kind) else key for key in keys]
+
+
+def _printable_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Return rows whose values can be printed as JSON. Times are text, because Python's have no nanoseconds."""
+    import pyarrow as pa
+
+    for place, column in enumerate(table.schema):
+        if pa.types.is_temporal(column.type) and not pa.types.is_duration(column.type):
+            table = table.set_column(place, column.name, table.column(place).cast(pa.string()))
+    return [{name: _printable(value) for name, value in row.items()} for row in table.to_pylist()]
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {name: _printable(inner) for name, inner in value.items()}
+    return [_printable(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _advise(options: argparse.Namespace) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,7 +13,7 @@ import pyarrow.compute as pc
 
 from parsieve.predicate.bind import BoundPredicate
 from parsieve.predicate.builder import column_in, distinct
-from parsieve.predicate.column_names import ColumnNames
+from parsieve.predicate.column_names import ColumnNames, column_name
 from parsieve.predicate.expr import Column
 from parsieve.predicate.parse import typed_keys
 from parsieve.wording import count
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from parsieve.lake.base import AsOf
     from parsieve.plan.open_table import OpenTable
     from parsieve.plan.plan import Plan
+
+# Tables of more bytes are put into the order of the keys in parts.
+MOST_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +64,7 @@ def look_up(
     table: OpenTable,
     name: str | Sequence[str],
     keys: Any,
-    columns: Sequence[str] | None,
+    columns: Sequence[str] | str | None,
     as_of: AsOf = None,
     threads: int | None = None,
 ) -> LookupResult:
@@ -67,14 +72,18 @@ def look_up(
     snapshot = table.snapshot(as_of)
     column = ColumnNames(snapshot.schema).find([name] if isinstance(name, str) else name)
     given, typed = typed_keys(column, keys)
-    members = distinct(typed.drop_null())
-    plan = table.plan(BoundPredicate(column_in(column, members)), snapshot)
-    output = list(snapshot.schema.names if columns is None else columns)
-    root = column.path[0]
-    rows = plan.to_arrow(output if root in output else [*output, root], threads=threads)
-    order, positions, is_missing = _join(_values(rows, column), members, typed, given)
+    codes, members = _numbered(typed)
+    plan = table.plan(BoundPredicate(column_in(column, members, are_distinct=True)), snapshot)
+    names = [columns] if isinstance(columns, str) else snapshot.schema.names if columns is None else columns
+    output = [column_name(snapshot.schema, name) for name in names]
+    # Without a column, a table has no rows, so the keys stay until the rows are in order.
+    needed = list(dict.fromkeys([*output, column.path[0]]))
+    rows = plan.to_arrow(needed, threads=threads)
+    order, positions, has_rows = _join(_values(rows, column), members, codes)
+    is_missing = pc.and_not(given.is_valid(), has_rows)
     missing = distinct(given.filter(is_missing))
-    return LookupResult(rows.select(range(len(output))).take(order), missing, positions, plan)
+    found = _take(rows.select(sorted(set(map(needed.index, output))) if output else needed), order)
+    return LookupResult(found.select([found.schema.names.index(name) for name in output]), missing, positions, plan)
 
 
 def _values(rows: pa.Table, column: Column) -> pa.ChunkedArray:
@@ -85,16 +94,24 @@ def _values(rows: pa.Table, column: Column) -> pa.ChunkedArray:
     return array if column.type == column.value_type else array.cast(column.value_type)
 
 
-def _join(
-    row_keys: pa.ChunkedArray, members: pa.Array, typed: pa.Array, given: pa.Array
-) -> tuple[pa.Array, pa.Array, pa.BooleanArray]:
-    """Join rows with keys.
+def _numbered(keys: pa.Array) -> tuple[pa.Int32Array, pa.Array]:
+    """Return the number of each key among the distinct keys, null for nulls, and the distinct keys."""
+    comparable = _comparable(keys)
+    encoded = comparable.dictionary_encode()
+    members = encoded.dictionary
+    if members.type != keys.type:
+        members = keys.take(pc.index_in(members, value_set=comparable))
+    return encoded.indices, members
 
-    Return the rows in the order of the keys, the position of the key of each of them, and which keys have no row.
+
+def _join(
+    row_keys: pa.ChunkedArray, members: pa.Array, codes: pa.Int32Array
+) -> tuple[pa.Array, pa.Array, pa.BooleanArray]:
+    """Join rows with keys, given the distinct keys, and the number of each key among them.
+
+    Return the rows in the order of the keys, the position of the key of each of them, and which keys have rows.
     """
-    members = _comparable(members).unique()
-    rows = pc.index_in(_comparable(row_keys), value_set=members).combine_chunks()
-    codes = pc.index_in(_comparable(typed), value_set=members)
+    rows = pc.index_in(_comparable(row_keys), value_set=_comparable(members)).combine_chunks()
     # The number of rows of each distinct key, and where they begin if rows are sorted by key.
     counted = pc.value_counts(rows.drop_null())
     every = pc.indices_nonzero(pa.repeat(pa.scalar(True), len(members))).cast(rows.type)
@@ -105,8 +122,33 @@ def _join(
     positions = pc.indices_nonzero(codes.is_valid())
     found = by_key.take(codes.drop_null())
     has_rows = pc.fill_null(pc.greater(counts, 0).take(codes), False)
-    is_missing = pc.and_(given.is_valid(), pc.invert(has_rows))
-    return found.flatten(), positions.take(pc.list_parent_indices(found)).cast(pa.int64()), is_missing
+    return found.flatten(), positions.take(pc.list_parent_indices(found)).cast(pa.int64()), has_rows
+
+
+def _take(rows: pa.Table, order: pa.Array) -> pa.Table:
+    """Return rows in another order.
+
+    pyarrow takes rows only from columns whose chunks together have less than 2 GiB of text.
+    """
+    if rows.nbytes <= MOST_BYTES:
+        return rows.take(order)
+    batches = rows.to_batches()
+    ends = list(accumulate(batch.num_rows for batch in batches))
+    step = max(1, len(order) * MOST_BYTES // rows.nbytes)
+    parts = []
+    for start in range(0, len(order), step):
+        part = order.slice(start, step)
+        ranks = pc.array_sort_indices(part)
+        ascending = part.take(ranks)
+        gathered = []
+        first = at = 0
+        for batch, end in zip(batches, ends, strict=True):
+            after = bisect_left(ascending, end, lo=at, key=lambda number: number.as_py())
+            if at < after:
+                gathered.append(batch.take(pc.subtract(ascending.slice(at, after - at), first)))
+            first, at = end, after
+        parts.append(pa.Table.from_batches(gathered, rows.schema).take(pc.array_sort_indices(ranks)))
+    return pa.concat_tables(parts)
 
 
 def _comparable(values: Any) -> Any:

@@ -241,10 +241,10 @@ def _compare_with_nan(column: Column, op: Operator, nan: Literal) -> Expr:
             return false_unless_null(column)
 
 
-def column_in(column: Column, values: pa.Array) -> Expr:
+def column_in(column: Column, values: pa.Array, *, are_distinct: bool = False) -> Expr:
     """Build `column IN values`, for values of the column's type without nulls.
 
-    NaN and zero get comparisons of their own.
+    NaN and zero get comparisons of their own. Set `are_distinct` if no value occurs twice.
     """
     comparisons: list[Expr] = []
     if pa.types.is_floating(column.value_type):
@@ -254,7 +254,7 @@ def column_in(column: Column, values: pa.Array) -> Expr:
             if pc.any(special).as_py():
                 comparisons.append(Compare(column, "=", Literal(nearest_values(value, column.value_type).floor)))
         values = values.filter(pc.invert(pc.or_(is_nan, is_zero)))
-    values = distinct(values)
+    values = values if are_distinct else distinct(values)
     if len(values) == 1:
         return any_of(Compare(column, "=", Literal(values[0])), *comparisons)
     if len(values) or not comparisons:

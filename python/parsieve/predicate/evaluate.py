@@ -6,12 +6,16 @@ pyarrow runs an Expression as a query, which takes longer than to compare some t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Not, Or, StartsWith, columns
+from parsieve._core import BloomFilter, UnsupportedError
+from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Not, Or, StartsWith, columns, walk
 from parsieve.predicate.render.form import join_balanced, prepare
 
 _FUNCTIONS = {
@@ -23,6 +27,66 @@ _FUNCTIONS = {
     ">=": pc.greater_equal,
 }
 
+# For more values than this, a list of values gets a Bloom filter. pyarrow's is_in makes a table of all values for each
+# batch, which takes longer than to compare them.
+MANY_VALUES = 20
+# The false positive rate of that filter.
+FALSE_POSITIVES = 1e-4
+
+
+class ValueSet:
+    """The values of an IN list, prepared for many batches. Threads may share it."""
+
+    def __init__(self, values: pa.Array) -> None:
+        self._values = _as_bits(values)
+        self._members: frozenset[Any] | None = None
+        self._lock = threading.Lock()
+        self._filter: BloomFilter | None = None
+        if len(values) > MANY_VALUES:
+            try:
+                self._filter = BloomFilter(len(values), FALSE_POSITIVES, type=self._values.type)
+                self._filter.insert(self._values)
+            except UnsupportedError:
+                self._filter = None
+
+    def contains(self, array: pa.Array) -> pa.BooleanArray:
+        """Return which values of an array are in the list. Nulls are not."""
+        array = _as_bits(array)
+        if self._filter is None:
+            return pc.is_in(array, value_set=self._values)
+        mask = pc.fill_null(self._filter.check(array), False)
+        candidates = array.filter(mask)
+        if not len(candidates):
+            return mask
+        exact = self._contains_exactly(candidates)
+        return mask if exact.true_count == len(exact) else pc.replace_with_mask(mask, mask, exact)
+
+    def _contains_exactly(self, array: pa.Array) -> pa.BooleanArray:
+        if len(array) > len(self._values):
+            return pc.is_in(array, value_set=self._values)
+        with self._lock:
+            if self._members is None:
+                self._members = frozenset(self._values.to_pylist())
+        members = self._members
+        return pa.array([value in members for value in array.to_pylist()], pa.bool_())
+
+
+def _as_bits(array: pa.Array) -> pa.Array:
+    """Return values in a type that pyarrow can look up: times as integers, text as bytes, decimals as their bits.
+
+    Lists of values contain no floating-point zeros and no NaN, so equal values have equal bits.
+    """
+    kind = array.type
+    types = pa.types
+    if types.is_temporal(kind) or types.is_decimal32(kind) or types.is_decimal64(kind):
+        return array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    if types.is_decimal(kind):
+        return array.view(pa.binary(kind.byte_width))
+    if types.is_string(kind) or types.is_large_string(kind):
+        # Files may contain text that is not UTF-8.
+        return array.view(pa.binary() if types.is_string(kind) else pa.large_binary())
+    return array.cast(pa.float32()) if types.is_float16(kind) else array
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:
@@ -31,10 +95,12 @@ class Condition:
     # The names of the top-level columns that the condition refers to.
     names: tuple[str, ...]
     parts: tuple[Expr, ...]
+    # The lists of values in the parts.
+    lists: Mapping[In, ValueSet] = field(repr=False)
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Return for each row of a batch whether the condition is true, false or null."""
-        return join_balanced([_evaluate(part, batch) for part in self.parts], pc.and_kleene)
+        return join_balanced([_evaluate(part, batch, self.lists) for part in self.parts], pc.and_kleene)
 
     @property
     def tests_equality(self) -> bool:
@@ -59,15 +125,20 @@ def conditions_of(expr: Expr) -> list[Condition]:
     for part in prepared.parts if isinstance(prepared, And) else (prepared,):
         names = tuple(sorted({column.path[0] for column in columns(part)}))
         by_names.setdefault(names, []).append(part)
-    return [Condition(names, tuple(parts)) for names, parts in by_names.items()]
+    return [Condition(names, tuple(parts), _lists(parts)) for names, parts in by_names.items()]
 
 
-def _evaluate(expr: Expr, batch: pa.RecordBatch) -> pa.BooleanArray:
+def _lists(parts: Iterable[Expr]) -> dict[In, ValueSet]:
+    """Prepare the lists of values of some parts."""
+    return {part: ValueSet(part.values) for whole in parts for part in walk(whole) if isinstance(part, In)}
+
+
+def _evaluate(expr: Expr, batch: pa.RecordBatch, lists: Mapping[In, ValueSet]) -> pa.BooleanArray:
     match expr:
         case And(parts):
-            return join_balanced([_evaluate(part, batch) for part in parts], pc.and_kleene)
+            return join_balanced([_evaluate(part, batch, lists) for part in parts], pc.and_kleene)
         case Or(parts):
-            return join_balanced([_evaluate(part, batch) for part in parts], pc.or_kleene)
+            return join_balanced([_evaluate(part, batch, lists) for part in parts], pc.or_kleene)
         case Always(value):
             return pa.repeat(pa.scalar(bool(value)), batch.num_rows)
         case IsNull(column):
@@ -76,28 +147,17 @@ def _evaluate(expr: Expr, batch: pa.RecordBatch) -> pa.BooleanArray:
             return pc.is_valid(_leaf(batch, column))
         case Compare():
             return _compare(expr, batch)
-        case In(column, values):
-            return _is_in(_values(batch, column), values)
-        case Not(In(column, values)):
-            # pyarrow's is_in is false for null, but NOT IN must be null.
+        case In(column):
+            return lists[expr].contains(_values(batch, column))
+        case Not(In(column) as listed):
+            # A null is not in the list, but NOT IN must be null.
             array = _values(batch, column)
-            return pc.and_kleene(pc.is_valid(array), pc.invert(_is_in(array, values)))
+            return pc.and_kleene(pc.is_valid(array), pc.invert(lists[listed].contains(array)))
         case StartsWith(column, prefix):
             return _starts_with(batch, column, prefix.scalar.as_py())
         case Not(StartsWith(column, prefix)):
             return pc.invert(_starts_with(batch, column, prefix.scalar.as_py()))
     raise AssertionError(expr)
-
-
-def _is_in(array: pa.Array, values: pa.Array) -> pa.BooleanArray:
-    """Return which values are in a list. pyarrow's is_in does not support half floats and narrow decimals."""
-    kind = values.type
-    if pa.types.is_float16(kind):
-        values = values.cast(pa.float32())
-    elif pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
-        wide = pa.decimal128(kind.precision, kind.scale)
-        array, values = array.cast(wide), values.cast(wide)
-    return pc.is_in(array, value_set=values)
 
 
 def _compare(leaf: Compare, batch: pa.RecordBatch) -> pa.BooleanArray:

@@ -142,7 +142,16 @@ def _array(column: Column, values: Any) -> pa.Array:
             f"the keys of {column} are numpy times in steps of several units, "
             "which are not supported; convert them with astype"
         )
-    return pa.array(values)
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        if pa.types.is_decimal(column.value_type):
+            # Integers of more than 19 digits have no other Arrow type.
+            try:
+                return pa.array(values, column.value_type)
+            except (pa.ArrowInvalid, pa.ArrowTypeError):
+                pass
+        raise TypeError(f"the keys of {column} have no common Arrow type ({error}); pass an Arrow array") from None
 
 
 def _convert_keys(column: Column, values: pa.Array) -> tuple[pa.Array, list[str]]:
@@ -172,11 +181,14 @@ def typed_keys(column: Column, keys: Any) -> tuple[pa.Array, pa.Array]:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Return the values without a dictionary, run-end encoding or extension around them."""
+    """Return the values without a dictionary, run-end encoding, extension or views."""
     plain = value_type(values.type)
-    if values.type == plain:
-        return values
-    return values.storage if isinstance(values, pa.ExtensionArray) else values.cast(plain)
+    if values.type != plain:
+        values = values.storage if isinstance(values, pa.ExtensionArray) else values.cast(plain)
+    # Polars has text as views, which many functions of pyarrow do not support.
+    if pa.types.is_string_view(plain):
+        return values.cast(pa.large_string())
+    return values.cast(pa.large_binary()) if pa.types.is_binary_view(plain) else values
 
 
 def _cast_keys(column: Column, values: pa.Array) -> pa.Array | None:

@@ -69,7 +69,7 @@ def test_every_command_and_option_has_one_line_of_help() -> None:
     [
         (["plna", "t", "a = 1"], "unknown command 'plna'; did you mean 'plan'?"),
         (["index", "biuld", "t", "a"], "unknown command 'biuld'; did you mean 'build'?"),
-        (["xyz"], "unknown command 'xyz'; it is one of: plan, advise,"),
+        (["xyz"], "unknown command 'xyz'; it is one of: plan, lookup, advise,"),
         (["plan", "t", "a = 1", "--explian"], "unknown option --explian; did you mean '--explain'?"),
         (["plan", "t", "a = 1", "--expl"], "unknown option --expl; did you mean '--explain'?"),
         (["index", "build", "t", "a", "--memry=1GB"], "unknown option --memry; did you mean '--memory'?"),

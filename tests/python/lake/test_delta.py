@@ -432,3 +432,22 @@ def test_a_version_is_read_once_and_a_new_table_is_noticed(tmp_path: Path) -> No
     write_deltalake(path, pa.table({"b": [1]}))
     assert lake.snapshot().schema.names == ["b"]
     assert lake.snapshot(0).schema.names == ["b"]
+
+
+def test_lookups_do_not_find_deleted_rows(tmp_path: Path) -> None:
+    first, _ = write_table_with_vectors(tmp_path, 2_000)
+    is_odd = first["partitionValues"]["p"] == "1"
+    vector = write_vector(tmp_path, [3, 50])
+    commit(
+        tmp_path, {"remove": {"path": first["path"], "dataChange": True}}, {"add": first | {"deletionVector": vector}}
+    )
+    deleted = [2 * position + is_odd for position in (3, 50)]
+    table = ps.open_table(tmp_path)
+    for is_indexed in (False, True):
+        if is_indexed:
+            table.build_index("id")
+        for keys in (deleted, [*deleted, *range(2_000)]):
+            result = table.lookup("id", keys)
+            assert result.table["id"].to_pylist() == [key for key in keys if key not in deleted]
+            assert result.missing.to_pylist() == deleted
+        assert table.lookup("id", deleted, as_of=0).table["id"].to_pylist() == deleted

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
+import random
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +17,7 @@ from predicate.test_languages import SQL, TABLE
 
 from parsieve.predicate import normalize, parse
 from parsieve.predicate.evaluate import conditions_of
-from parsieve.predicate.expr import Always
+from parsieve.predicate.expr import Always, Column, In, Not
 from parsieve.predicate.render import to_pyarrow
 
 
@@ -56,3 +61,47 @@ def test_types_that_pyarrow_cannot_compare_directly(kind: pa.DataType, values: l
     if isinstance(normalize(expr), Always):
         pytest.skip("the predicate is a constant for this type")
     assert rows_by_conditions(table, text) == table.filter(to_pyarrow(expr))["row"].to_pylist()
+
+
+LISTED: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
+    "integer": (pa.int64(), lambda number: number * 2**33),
+    "short": (pa.int16(), lambda number: number),
+    "unsigned": (pa.uint64(), lambda number: 2**64 - 1 - number),
+    "text": (pa.string(), str),
+    "large text": (pa.large_string(), str),
+    "binary": (pa.binary(), lambda number: b"\xff" + bytes([number % 256])),
+    "fixed": (pa.binary(16), lambda number: number.to_bytes(16, "big")),
+    "float": (pa.float64(), lambda number: number + 0.5),
+    "narrow float": (pa.float32(), lambda number: number + 0.5),
+    "half float": (pa.float16(), lambda number: number + 0.5),
+    "decimal": (pa.decimal128(20, 2), lambda number: Decimal(number) / 4),
+    "wide decimal": (pa.decimal256(60, 2), lambda number: Decimal(number) * 10**40),
+    "narrow decimal": (pa.decimal64(12, 2), lambda number: Decimal(number) / 4),
+    "date": (pa.date32(), lambda number: dt.date(2000, 1, 1) + dt.timedelta(number)),
+    "time": (pa.time32("s"), lambda number: dt.time(number // 60, number % 60)),
+    "instant": (pa.timestamp("us", "UTC"), lambda number: dt.datetime(2000, 1, 1, 0, 0, 0, number, dt.UTC)),
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+@pytest.mark.parametrize("count", [2, 300])
+@pytest.mark.parametrize("is_negated", [False, True])
+def test_long_lists_of_values(name: str, count: int, is_negated: bool) -> None:
+    """Lists of many values are looked up in a Bloom filter first. The result is the same as with Python's `in`."""
+    kind, make = LISTED[name]
+    rng = random.Random(count)
+    members = [make(number) for number in rng.sample(range(600), count)]
+    listed = In(Column(("x",), kind), pa.array(members, kind))
+    [condition] = conditions_of(Not(listed) if is_negated else listed)
+    for size in (0, 1, 50, 2_000):
+        values = [None if rng.random() < 0.1 else make(rng.randrange(600)) for _ in range(size + 3)]
+        batch = pa.record_batch({"x": pa.array(values, kind)}).slice(3)
+        expected = [value is not None and (value in members) != is_negated for value in values[3:]]
+        assert [bool(is_found) for is_found in condition.evaluate(batch).to_pylist()] == expected
+
+
+def test_long_lists_of_text_that_is_not_utf8() -> None:
+    text = pa.array([b"\xff", b"a", None]).view(pa.string())
+    listed = In(Column(("x",), pa.string()), pa.array([str(number) for number in range(100)] + ["a"]))
+    [condition] = conditions_of(listed)
+    assert condition.evaluate(pa.record_batch({"x": text})).to_pylist() == [False, True, False]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import uuid
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,8 @@ def test_keys_that_the_column_cannot_hold(tmp_path: Path) -> None:
     assert result.missing.to_pylist() == [1_000, 2.5]
     with pytest.raises(TypeError, match="does not match column id"):
         ps.open_table(tmp_path).lookup("id", ["three"])
+    with pytest.raises(TypeError, match="no common Arrow type"):
+        ps.open_table(tmp_path).lookup("id", [3, "three"])
 
 
 def test_floats_with_two_zeros_and_nan(tmp_path: Path) -> None:
@@ -120,3 +124,121 @@ def test_files_that_the_index_does_not_cover(folder: Path) -> None:
 def test_an_unknown_column(folder: Path) -> None:
     with pytest.raises(ps.ColumnNotFoundError, match="idd"):
         ps.open_table(folder).lookup("idd", [1])
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_many_keys(tmp_path: Path, indexed: bool) -> None:
+    rng = random.Random(3)
+    ids = rng.sample(range(400_000), 200_000)
+    for part in range(4):
+        some = ids[part::4]
+        data = pa.table({"id": some, "text": pa.array([f"{n:x}" for n in some]), "twice": [n // 2 for n in some]})
+        pq.write_table(data, tmp_path / f"{part}.parquet", row_group_size=20_000)
+    table = ps.open_table(tmp_path)
+    if indexed:
+        table.build_index(["id", "text"])
+    existing = set(ids)
+    keys = [rng.randrange(400_000) for _ in range(100_000)]
+    present = [key for key in keys if key in existing]
+    missing = list(dict.fromkeys(key for key in keys if key not in existing))
+    result = table.lookup("id", keys, columns=["id"])
+    assert result.table["id"].to_pylist() == present
+    assert result.missing.to_pylist() == missing
+    texts = pl.Series([f"{key:x}" for key in keys])
+    result = table.lookup("text", texts, columns=["id"])
+    assert result.table["id"].to_pylist() == present
+    assert result.missing.to_pylist() == [f"{key:x}" for key in missing]
+    result = table.lookup("twice", range(200_000), columns=["id", "twice"])
+    assert sorted(result.table["id"].to_pylist()) == sorted(ids)
+    assert result.table["twice"].to_pylist() == sorted(n // 2 for n in ids)
+
+
+def test_more_keys_than_the_sample_that_plans_ask_for(tmp_path: Path) -> None:
+    for part in range(3):
+        pq.write_table(pa.table({"id": range(part * 1000, part * 1000 + 1000)}), tmp_path / f"{part}.parquet")
+    table = ps.open_table(tmp_path)
+    table.build_index("id")
+    for keys in (
+        [*range(100_000, 200_000), 1_500],
+        [1_500, *range(-100_000, 0)],
+        [*range(3000), *range(10**6, 10**6 + 99_000)],
+    ):
+        result = table.lookup("id", keys)
+        assert result.table["id"].to_pylist() == [key for key in keys if 0 <= key < 3000]
+    # The sample does not hold the only key that exists, so the index is asked for all keys.
+    assert len(table.lookup("id", [*range(100_000, 200_000), 1_500]).plan.files) == 1
+
+
+VALUES: dict[str, tuple[pa.Array, list[Any]]] = {
+    "decimal": (
+        pa.array([Decimal("1.50"), Decimal("-2.25"), None], pa.decimal128(9, 2)),
+        [Decimal("-2.250"), Decimal("1.5")],
+    ),
+    "narrow decimal": (
+        pa.array([Decimal("1.50"), Decimal("-2.25"), None], pa.decimal128(9, 2)).cast(pa.decimal64(9, 2)),
+        [Decimal("-2.25"), Decimal("1.5")],
+    ),
+    "wide decimal": (pa.array([Decimal(10**45), Decimal(7), None], pa.decimal256(50, 0)), [7, 10**45]),
+    "uuid": (pa.array([bytes(16), b"\x01" * 16, None], pa.uuid()), [uuid.UUID(bytes=b"\x01" * 16), uuid.UUID(int=0)]),
+    "instant": (
+        pa.array([0, 5, None], pa.timestamp("us", "Europe/Madrid")),
+        [datetime(1970, 1, 1, 1, 0, 0, 5, timezone(timedelta(hours=1))), datetime(1970, 1, 1, tzinfo=UTC)],
+    ),
+    "nanoseconds": (
+        pa.array([1, 2, None], pa.timestamp("ns")),
+        [pa.scalar(2, pa.timestamp("ns")), pa.scalar(1, pa.timestamp("ns"))],
+    ),
+    "date": (pa.array([date(2026, 1, 31), date(1, 1, 1), None]), [date(1, 1, 1), date(2026, 1, 31)]),
+    "binary": (pa.array([b"\xff\xfe", b"", None]), [b"", b"\xff\xfe"]),
+    "fixed binary": (pa.array([b"ab", b"cd", None], pa.binary(2)), [b"cd", b"ab"]),
+    "half float": (pa.array([1.5, -2.0, None], pa.float16()), [-2.0, 1.5]),
+    "boolean": (pa.array([True, False, None]), [False, True]),
+    "dictionary": (pa.array(["a", "b", None]).dictionary_encode(), ["b", "a"]),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("more", [0, 100])
+def test_types_of_keys(tmp_path: Path, name: str, more: int) -> None:
+    """The second key is in the first row. With many `more` keys, rows are found with a Bloom filter of the keys."""
+    values, keys = VALUES[name]
+    pq.write_table(pa.table({"key": values, "row": [0, 1, 2]}), tmp_path / "0.parquet")
+    table = ps.open_table(tmp_path)
+    others = {
+        "decimal": [Decimal(n + 100) for n in range(more)],
+        "date": [date(1990, 1, n % 28 + 1) for n in range(more)],
+    }
+    result = table.lookup("key", [*keys, keys[0], *others.get(name, [])], columns=["row"])
+    assert result.table["row"].to_pylist()[-1] == result.table["row"].to_pylist()[-3]
+    by_arrow = table.lookup("key", pa.chunked_array([values.slice(1, 1), values.slice(2, 1), values.slice(0, 1)]))
+    assert by_arrow.table["row"].to_pylist() == [1, 0]
+    assert by_arrow.positions.to_pylist() == [0, 2]
+    assert len(by_arrow.missing) == 0
+
+
+def test_columns(folder: Path) -> None:
+    table = ps.open_table(folder)
+    key = pq.read_table(folder)["id"][0].as_py()
+    without = table.lookup("ID", [key, key, -1], columns=[])
+    assert without.table.schema.names == []
+    assert len(without) == 2
+    assert without.positions.to_pylist() == [0, 1]
+    assert table.lookup("Id", [key], columns="TEXT").table.to_pylist() == [{"text": f"row {key}"}]
+    assert table.lookup("id", [key], columns=["text", "Id", "id"]).table.schema.names == ["text", "id", "id"]
+    with pytest.raises(ps.ColumnNotFoundError, match="texts"):
+        table.lookup("id", [key], columns=["texts"])
+
+
+def test_files_that_were_replaced_since_the_index(folder: Path) -> None:
+    table = ps.open_table(folder)
+    table.build_index("id")
+    pq.write_table(pa.table({"id": [9_999], "user": [1], "text": ["new"]}), folder / "0.parquet")
+    assert ps.open_table(folder).lookup("id", [9_999, 9_999]).table["text"].to_pylist() == ["new", "new"]
+
+
+def test_results_that_are_put_in_order_in_parts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(8)
+    keys = [rng.randrange(4_000) for _ in range(3_000)]
+    expected = ps.open_table(folder).lookup("id", keys).table
+    monkeypatch.setattr("parsieve.plan.lookup.MOST_BYTES", 1_000)
+    assert ps.open_table(folder).lookup("id", keys).table.equals(expected)

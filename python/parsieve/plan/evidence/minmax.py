@@ -24,11 +24,15 @@ from parsieve.plan.evidence.questions import (
     Question,
     Within,
     comparable,
+    sample_of,
 )
 from parsieve.predicate.expr import Column, Literal
 
 # Up to this many values are compared one by one; more are sorted and searched.
 FEW = 8
+# Of more values than this, a sample is compared first.
+MANY = 10_000
+SAMPLE = 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,6 +159,10 @@ def _among(values: pa.Array, lower: pa.Array, upper: pa.Array) -> pa.BooleanArra
         for value in values:
             mask = pc.or_(mask, _not(pc.or_kleene(pc.less(upper, value), pc.greater(lower, value))))
         return mask
+    if len(values) > MANY:
+        mask = _among(sample_of(values, SAMPLE), lower, upper)
+        if mask.true_count == len(mask):
+            return mask
     ordered = _sortable(values.take(pc.array_sort_indices(values)))
     may_match = [
         low is None or high is None or bisect_left(ordered, low) < bisect_right(ordered, high)

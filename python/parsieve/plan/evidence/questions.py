@@ -265,3 +265,11 @@ def comparable(values: pa.Array) -> pa.Array:
     if pa.types.is_boolean(values.type):
         return values.cast(pa.uint8())
     return values
+
+
+def sample_of(values: pa.Array, size: int) -> pa.Array:
+    """Return some of many values, evenly spaced.
+
+    A unit that may hold one of them may hold one of the values. So if the sample keeps all units, the values do too.
+    """
+    return values.take(pa.array([number * len(values) // size for number in range(size)], pa.int64()))

@@ -13,13 +13,27 @@ import pyarrow.compute as pc
 from parsieve._core import ParsieveError
 from parsieve.index.sieve import query
 from parsieve.index.sieve.query import Query
-from parsieve.index.sieve.reader import Answer
+from parsieve.index.sieve.reader import WHOLE_SLICE, Answer
 from parsieve.index.view import View
 from parsieve.lake.base import Location, Slice
 from parsieve.plan.evidence.base import Evidence
-from parsieve.plan.evidence.questions import Among, Begins, Beyond, HasNan, HasNull, HasValue, Question, Within
+from parsieve.plan.evidence.questions import (
+    Among,
+    Begins,
+    Beyond,
+    HasNan,
+    HasNull,
+    HasValue,
+    Question,
+    Within,
+    sample_of,
+)
 from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.expr import Column
+
+# If a predicate has more values than this, a sample of them is looked up first.
+MANY_VALUES = 50_000
+SAMPLE = 5000
 
 
 class SliceUnits(NamedTuple):
@@ -131,12 +145,34 @@ class SieveIndexEvidence(Evidence):
         if path is None or lookup is None:
             return None
         try:
+            if isinstance(question, Among) and self._keeps_all(path, question.values):
+                self._answers[question] = None
+                return pa.repeat(pa.scalar(True), len(self._slices))
             may_match, self._answers[question] = self._view.ask(path, lookup, self._slices)
             return may_match
         except (ParsieveError, OSError, TypeError, ValueError) as error:
             # A damaged or missing part excludes nothing.
             self.failed[str(question.column)] = str(error)
             return None
+
+    def _keeps_all(self, path: tuple[str, ...], values: pa.Array) -> bool:
+        """Return whether to keep all units without looking up all values, because a sample of them keeps all units."""
+        if len(values) <= MANY_VALUES:
+            return False
+        reader = self._view.reader(path)
+        ids = reader.numbered(self._slices).drop_null()
+        if not len(ids):
+            return True
+        answer = reader.ask(query.is_in(sample_of(values, SAMPLE)))
+        if answer is None:
+            return False
+        whole = pc.is_in(ids, value_set=answer.ids.filter(pc.equal(answer.units, WHOLE_SLICE)))
+        ids = ids.filter(pc.invert(whole))
+        if not len(ids):
+            return True
+        num_units = reader.unit_columns(ids)[1]
+        named = pc.is_in(answer.ids, value_set=ids)
+        return not pc.any(pc.equal(num_units, 0)).as_py() and named.true_count >= pc.sum(num_units).as_py()
 
     def find_units(self, question: Question, numbers: pa.Int64Array) -> UnitAnswer | None:
         """Return the units of some slices that may match, or None if the index answers for whole files only.
