@@ -35,7 +35,7 @@ pub(in crate::sieve) struct Choice {
 const EIGHTHS: u64 = 8;
 
 /// Fingerprints let through four fifths of the promised rate on average, so that a sample of absent keys stays below it:
-/// 20,000 questions at a rate of 0.02 would have to exceed their mean by five standard errors. A single key at this rate
+/// 20,000 questions at a rate of 0.02 would have to exceed their mean by four standard errors. A single key at this rate
 /// takes six bits exactly.
 const SLOTS_AT_ONE: u32 = 1_250_000;
 

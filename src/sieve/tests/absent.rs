@@ -388,7 +388,7 @@ fn the_worked_examples_on_the_format_page_are_correct() {
 /// The worked example as it was stored with 50 slots. Readers accept any number of slots.
 #[test]
 fn segments_with_another_number_of_slots_are_read() {
-    const STORED: &str = "53764c320104190202000200 00a0000000000000 0040010000000000 0332030002 00002d000100\
+    const STORED: &str = "53764c32 01041902 020002 0000a00000000000 0000400100000000 0332 030002 00002d 000100 \
                           2a405220e007 eebf0835";
     let hex: Vec<u8> = STORED.bytes().filter(|byte| byte.is_ascii_hexdigit()).collect();
     let byte = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap();

@@ -43,6 +43,40 @@ def test_kinds_are_the_same_as_locally(spark: Any, folder: Path, tmp_path: Path,
     assert len(distributed.plan("id = 42").files) == 1
 
 
+@pytest.mark.parametrize("layout", [{"fpp": None}, {"fpp": 0.001}, {"keep_keys": True}])
+def test_fingerprints_and_keys_are_the_same_as_locally(
+    spark: Any, folder: Path, tmp_path: Path, layout: dict[str, Any]
+) -> None:
+    local = settled(ps.open_table(folder, index_location=tmp_path / "local"))
+    distributed = settled(ps.open_table(folder, index_location=tmp_path / "spark"))
+    default = settled(ps.open_table(folder, index_location=tmp_path / "default"))
+    local.build_index("id", "sieve", progress=False, **layout)
+    pss.build_index(spark, distributed, "id", "sieve", **layout)
+    default.build_index("id", "sieve", progress=False)
+    assert segments(tmp_path / "spark") == segments(tmp_path / "local") != segments(tmp_path / "default")
+    state = distributed.opened.index.newest().columns[("id",)]  # type: ignore[union-attr]
+    assert (state.layout.fpp, state.layout.keep_keys) == (layout.get("fpp", 0.02), layout.get("keep_keys", False))
+
+
+def segments(index: Path) -> list[bytes]:
+    """Return the segment files of an index."""
+    return sorted(path.read_bytes() for path in (index / "segments").iterdir())
+
+
+def test_the_rate_applies_to_both_kinds(spark: Any, folder: Path) -> None:
+    table = settled(ps.open_table(folder))
+    for fpp, rates in (("auto", (0.02, 0.01)), (0.1, (0.1, 0.1)), (None, (None, 0.01))):
+        view = pss.build_index(spark, table, "id", "both", fpp=fpp)
+        layout = view.columns[("id",)].layout
+        assert layout is not None
+        assert (layout.fpp, view.commit.blooms[("id",)].fpp) == rates
+    for wrong in ({"fpp": None}, {"keep_keys": True}):
+        with pytest.raises(ValueError, match="apply to a Sieve index only"):
+            pss.build_index(spark, table, "id", "bloom", **wrong)
+    with pytest.raises(ValueError, match="fpp must be between 0 and 1"):
+        pss.build_index(spark, table, "id", fpp=2)
+
+
 def test_the_default_is_auto(spark: Any, folder: Path) -> None:
     table = settled(ps.open_table(folder))
     built = pss.build_index(spark, table, "same")
