@@ -12,6 +12,7 @@ from support.spark_tables import settled
 
 import parsieve as ps
 import parsieve.spark as pss
+from parsieve.index.log.commit import Layout
 
 pytestmark = pytest.mark.spark
 
@@ -22,7 +23,9 @@ def folder(tmp_path: Path) -> Path:
     path = tmp_path / "orders"
     path.mkdir()
     for part in range(10):
-        pq.write_table(pa.table({"id": range(part, 1000, 10), "same": [7] * 100}), path / f"{part}.parquet")
+        ids = range(part, 1000, 10)
+        table = pa.table({"id": ids, "sparse": [number * 1_000_003 for number in ids], "same": [7] * 100})
+        pq.write_table(table, path / f"{part}.parquet")
     return path
 
 
@@ -43,19 +46,20 @@ def test_kinds_are_the_same_as_locally(spark: Any, folder: Path, tmp_path: Path,
     assert len(distributed.plan("id = 42").files) == 1
 
 
-@pytest.mark.parametrize("layout", [{"fpp": None}, {"fpp": 0.001}, {"keep_keys": True}])
+@pytest.mark.parametrize("layout", [{"fpp": None}, {"fpp": 0.1}, {"keep_keys": True}])
 def test_fingerprints_and_keys_are_the_same_as_locally(
     spark: Any, folder: Path, tmp_path: Path, layout: dict[str, Any]
 ) -> None:
     local = settled(ps.open_table(folder, index_location=tmp_path / "local"))
     distributed = settled(ps.open_table(folder, index_location=tmp_path / "spark"))
     default = settled(ps.open_table(folder, index_location=tmp_path / "default"))
-    local.build_index("id", "sieve", progress=False, **layout)
-    pss.build_index(spark, distributed, "id", "sieve", **layout)
-    default.build_index("id", "sieve", progress=False)
+    local.build_index("sparse", "sieve", progress=False, **layout)
+    pss.build_index(spark, distributed, "sparse", "sieve", **layout)
+    default.build_index("sparse", "sieve", progress=False)
     assert segments(tmp_path / "spark") == segments(tmp_path / "local") != segments(tmp_path / "default")
-    state = distributed.opened.index.newest().columns[("id",)]  # type: ignore[union-attr]
-    assert (state.layout.fpp, state.layout.keep_keys) == (layout.get("fpp", 0.02), layout.get("keep_keys", False))
+    view = distributed.opened.index.newest()
+    assert view is not None
+    assert view.columns[("sparse",)].layout == Layout("file", **layout)
 
 
 def segments(index: Path) -> list[bytes]:
