@@ -34,9 +34,9 @@ pub(in crate::sieve) struct Choice {
 
 const EIGHTHS: u64 = 8;
 
-/// Fingerprints let through four fifths of the promised rate on average, so that a sample of absent keys stays below it:
-/// 20,000 questions at a rate of 0.02 would have to exceed their mean by four standard errors. A single key at this rate
-/// takes six bits exactly.
+/// Fingerprints let through four fifths of the promised rate on average, so that a sample of absent keys stays below it.
+/// If keys have one location, 20,000 questions at a rate of 0.02 would have to exceed their mean by four standard errors.
+/// A single key at this rate takes six bits exactly.
 const SLOTS_AT_ONE: u32 = 1_250_000;
 
 /// The estimated cost of a run besides its set: about three bits of separators, and its share of its block.
