@@ -8,11 +8,14 @@ computed from the rows. See `benches/README.md`.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +44,8 @@ WAYS: dict[str, dict[str, Any]] = {
 FIXED_BYTES = 16 << 10
 MOST_STORED = 1.2
 MOST_OF_THE_MODEL = 1.3
+# As many questions about missing keys must keep the promised number of units.
+MANY_QUESTIONS = 10_000
 # Answers are exact; this is for rounding.
 MOST_READS = 1.000_001
 
@@ -71,15 +76,14 @@ def _lineitem(random: np.random.Generator, files: int, rows: int) -> Any:
 LAYOUTS = (*layouts.LAYOUTS, layouts.Layout("lineitem", "order keys of lineitem", _lineitem))
 
 
-def write(folder: Path, files: int, rows: int) -> pa.Table:
-    """Write the table to files of four row groups, and return it."""
+def write(folder: Path, files: int, rows: int) -> None:
+    """Write the table to files of four row groups."""
     random = np.random.default_rng(7)
     table = pa.table({layout.name: layout.values(random, files, rows) for layout in LAYOUTS})
     folder.mkdir(parents=True)
     for number in range(files):
         part = table.slice(number * rows, rows)
         pq.write_table(part, folder / f"{number:05}.parquet", row_group_size=rows // GROUPS_OF_A_FILE)
-    return table
 
 
 def measure_index(
@@ -162,43 +166,60 @@ def bounds(case: dict[str, Any]) -> list[Bound]:
             for kind in ("present", "narrow", "wide")
         ]
         if "absent" in units:
-            # The mean of random questions may exceed the expected value by three standard errors.
-            error = 3 * (FPP / units["absent"]["questions"]) ** 0.5
+            # The mean of few random questions may exceed the expected value by three standard errors.
+            count = units["absent"]["questions"]
+            error = 3 * (FPP / count) ** 0.5 if count < MANY_QUESTIONS else 0.0
             limit = FPP + error if fingerprints else units["present"]["kept"]
             result.append(Bound(f"{way}: units kept, absent", units["absent"]["kept"], limit))
     return result
 
 
-def measure(folder: Path, files: int, rows: int, count: int, names: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield the sizes and the units kept of each layout."""
-    table = write(folder / "table", files, rows)
+@dataclass(frozen=True)
+class Size:
+    """The size of the table, and the number of questions of each kind."""
+
+    files: int
+    rows_of_a_file: int
+    questions: int
+
+
+def measure(folder: Path, size: Size, names: list[str], jobs: int) -> Iterator[dict[str, Any]]:
+    """Yield the sizes and the units kept of each layout. Measures several layouts at once, each in its process."""
+    write(folder / "table", size.files, size.rows_of_a_file)
+    chosen = [layout.name for layout in LAYOUTS if not names or layout.name in names]
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+        for case in pool.map(measure_layout, repeat(folder), repeat(size), chosen):
+            _print(case)
+            yield case
+
+
+def measure_layout(folder: Path, size: Size, name: str) -> dict[str, Any]:
+    """Return the sizes and the units kept of a layout."""
+    layout = next(layout for layout in LAYOUTS if layout.name == name)
     slices = ps.open_table(folder / "table").opened.lake.snapshot().slices
     bindings = list(zip(slices.group.to_pylist(), slices.token.to_pylist(), strict=True))
-    units = np.repeat(np.arange(files * GROUPS_OF_A_FILE), rows // GROUPS_OF_A_FILE)
-    for layout in LAYOUTS:
-        if names and layout.name not in names:
-            continue
-        truth = Truth(table[layout.name].combine_chunks(), units, files * GROUPS_OF_A_FILE)
-        model = truth.model_bits(FPP, bindings)
-        case: dict[str, Any] = {
-            "layout": layout.name,
-            "about": layout.about,
-            "files": files,
-            "units": files * GROUPS_OF_A_FILE,
-            "rows": files * rows,
-            "keys": truth.num_keys,
-            "ways": {},
-        }
-        for way in WAYS:
-            # Each question about a key asks all Bloom filters again, so it takes longer.
-            questions = max(1, count // 10) if way == BOTH else count
-            _, case["ways"][way] = measure_index(folder, layout, truth, way, questions)
-        case["fingerprints"] = has_fingerprints(case)
-        case["model_bits"] = {part: round(bits) for part, bits in model.items()}
-        case["first_question"] = check_plans(folder, layout, truth, min(20, count))
-        case["missed"] = [str(bound) for bound in bounds(case) if not bound.is_met]
-        _print(case)
-        yield case
+    num_units = size.files * GROUPS_OF_A_FILE
+    column = pq.read_table(sorted((folder / "table").iterdir()), columns=[name])[name].combine_chunks()
+    truth = Truth(column, np.repeat(np.arange(num_units), len(column) // num_units), num_units)
+    model = truth.model_bits(FPP, bindings)
+    case: dict[str, Any] = {
+        "layout": layout.name,
+        "about": layout.about,
+        "files": size.files,
+        "units": num_units,
+        "rows": len(column),
+        "keys": truth.num_keys,
+        "ways": {},
+    }
+    for way in WAYS:
+        # Each question about a key asks all Bloom filters again, so it takes longer.
+        questions = max(1, size.questions // 10) if way == BOTH else size.questions
+        _, case["ways"][way] = measure_index(folder, layout, truth, way, questions)
+    case["fingerprints"] = has_fingerprints(case)
+    case["model_bits"] = {part: round(bits) for part, bits in model.items()}
+    case["first_question"] = check_plans(folder, layout, truth, min(20, size.questions))
+    case["missed"] = [str(bound) for bound in bounds(case) if not bound.is_met]
+    return case
 
 
 def _print(case: dict[str, Any]) -> None:
@@ -223,6 +244,7 @@ def main() -> int:
     parser.add_argument("--save", action="store_true", help="write a record to benches/results")
     parser.add_argument("--rows", type=int, default=2_048_000, help="rows of each table (default: %(default)s)")
     parser.add_argument("--questions", type=int, default=20_000, help="questions of each kind (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=1, help="layouts to measure at once (default: %(default)s)")
     parser.add_argument("layouts", nargs="*", help="measure only these layouts")
     arguments = parser.parse_args()
     rows, count = (8_192, 200) if arguments.smoke else (arguments.rows, arguments.questions)
@@ -230,7 +252,8 @@ def main() -> int:
     for files in (4, 64) if arguments.smoke else (16, 1_024):
         print(f"{files:,} files of {rows // files:,} rows, {files * GROUPS_OF_A_FILE:,} row groups")
         with tempfile.TemporaryDirectory() as folder:
-            cases += measure(Path(folder), files, rows // files, count, arguments.layouts)
+            size = Size(files, rows // files, count)
+            cases += measure(Path(folder), size, arguments.layouts, arguments.jobs)
     if arguments.save:
         record.save("sieve-size", cases, ("pyarrow", "numpy"))
     missed = [f"{case['units']:,} units, {case['about']}: {text}" for case in cases for text in case["missed"]]

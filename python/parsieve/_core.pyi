@@ -1,5 +1,5 @@
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, final, overload
+from typing import Any, ClassVar, Literal, final, overload
 
 import pyarrow as pa
 from typing_extensions import Buffer
@@ -351,6 +351,8 @@ class SieveOptions:
 
 @final
 class SieveUnits:
+    MAX_UNITS: ClassVar[int]
+    UNCUT_ROWS: ClassVar[int]
     def __new__(cls) -> SieveUnits: ...
     def add(self, slice_id: int, row_groups: Sequence[int], rows_per_unit: int | None) -> None: ...
     @property

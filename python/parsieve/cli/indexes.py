@@ -31,11 +31,6 @@ def add_commands(commands: Commands) -> None:
         metavar="KIND",
         help="sieve (keys and intervals), bloom (keys), both, or auto, as advise recommends (default: auto)",
     )
-    build.add_argument(
-        "--pages",
-        action=argparse.BooleanOptionalAction,
-        help="store a map of the pages of all files, or drop it (default: keep it; new in object stores)",
-    )
     update = command("update", _update, "Bring an index up to date", "Reads only new and changed files.")
     compact = command("compact", _compact, "Merge an index and its updates", "May read files of the table again.")
     compact.add_argument(
@@ -45,6 +40,11 @@ def add_commands(commands: Commands) -> None:
     )
     convert = command("convert", _convert, "Convert an index of parsieve 0.1 to format 2", "Reads the table once.")
     for parser in (build, convert):
+        parser.add_argument(
+            "--pages",
+            action=argparse.BooleanOptionalAction,
+            help="store a map of the pages of all files, or drop it (default: keep it; new in object stores)",
+        )
         _add_layout(parser)
     for parser in (build, update, compact, convert):
         parser.add_argument("--threads", type=int, metavar="N", help="number of threads (default: one per processor)")
@@ -91,7 +91,7 @@ def _add_layout(parser: Parser) -> None:
 
 def _build(options: argparse.Namespace) -> int:
     effort = _effort(options) | _layout(options)
-    _change(options, lambda table: table.build_index(options.columns, options.kind, pages=options.pages, **effort))
+    _change(options, lambda table: table.build_index(options.columns, options.kind, **effort))
     return 0
 
 
@@ -101,7 +101,7 @@ def _update(options: argparse.Namespace) -> int:
 
 
 def _layout(options: argparse.Namespace) -> dict[str, Any]:
-    return {"unit": options.unit, "keep_keys": options.keep_keys}
+    return {"unit": options.unit, "keep_keys": options.keep_keys, "pages": options.pages}
 
 
 def _effort(options: argparse.Namespace) -> dict[str, Any]:

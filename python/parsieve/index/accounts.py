@@ -29,6 +29,8 @@ class Account:
 
     def __init__(self) -> None:
         self.rows: dict[Location, int] = {}
+        # The slices that compactions read again after an update.
+        self.rows_again: dict[Location, int] = {}
         self.snapshot: Snapshot | None = None
         self._left_out: dict[str, LeftOut] = {}
         self._unmapped: dict[Location, Exception] = {}
@@ -56,6 +58,13 @@ class Account:
         """Return a lake whose reads are counted."""
         return cast(Lake, _Watched(lake, self))
 
+    def of_compaction(self) -> Account:
+        """Return an account for a compaction after an update. It counts reads as `rows_again` of this account."""
+        account = Account()
+        account.rows = self.rows_again
+        account.snapshot, account._left_out, account._lock = self.snapshot, self._left_out, self._lock
+        return account
+
     def read(self, file_slice: Slice, rows: int) -> None:
         """Record a slice that was read."""
         with self._lock:
@@ -72,7 +81,7 @@ class Account:
         self._unmapped |= slices
 
     @property
-    def _notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         """Return a note about the slices without a map of their pages."""
         if not self._unmapped:
             return ()
@@ -96,7 +105,7 @@ class Account:
             sizes, num_bytes = (stored_bytes(view.commit, paths), lookup_bytes(view, paths)), pages_bytes(view.commit)
         names = {".".join(path): kind for path, kind in columns.items()}
         rows = sum(self.rows.values())
-        notes = (*notes, *self._notes)
+        notes = (*notes, *self.notes)
         return BuildReport(names, len(self.rows), rows, *sizes, self.seconds, self.left_out, notes, num_bytes)
 
     def left_out_of_compaction(self, before: View | None, view: View, snapshot: Snapshot) -> tuple[LeftOut, ...]:
@@ -135,8 +144,10 @@ class Account:
             bytes_lookup=0 if view is None else lookup_bytes(view),
             seconds=self.seconds,
             left_out=self.left_out,
-            notes=self._notes,
+            notes=self.notes,
             pages_bytes=0 if view is None else pages_bytes(view.commit),
+            files_compacted=len(self.rows_again),
+            rows_compacted=sum(self.rows_again.values()),
         )
 
 

@@ -206,7 +206,9 @@ class IndexedTable:
             outdated = [state for state in outdated if state.layout is None and is_clean]
         if outdated and compact is not False:
             paths = [state.path for state in outdated]
-            self.opened.index.compact(lake, snapshot, paths, memory=memory, threads=threads, progress=progress)
+            again = account.of_compaction()
+            effort = {"memory": memory, "threads": threads, "progress": progress, "account": again}
+            self.opened.index.compact(lake, snapshot, paths, **effort)
         return account.updated(self.opened.index.newest(), before, renewals.tokens)
 
     def compact_index(
@@ -291,6 +293,7 @@ class IndexedTable:
         unit: str = "auto",
         fpp: float | None = 0.02,
         keep_keys: bool = False,
+        pages: bool | None = None,
     ) -> ConvertReport:
         """Convert the Sieve indexes of this table that parsieve 0.1 built to format 2.
 
@@ -313,7 +316,7 @@ class IndexedTable:
         from parsieve.index.build.target import Target
         from parsieve.index.build.unit_choice import check_unit, choose_unit
         from parsieve.index.reports import ConvertReport
-        from parsieve.index.sizes import lookup_bytes, stored_bytes
+        from parsieve.index.sizes import lookup_bytes, pages_bytes, stored_bytes
 
         check_unit(unit)
         rate = None if fpp is None else checked_fpp(fpp)
@@ -331,6 +334,7 @@ class IndexedTable:
         }
         notes = [f"{'.'.join(path)}: not converted, because it was dropped" for path, at in current.items() if not at]
         sizes = (0, 0, 0)
+        view = None
         if layouts:
             view = self.opened.index.build(
                 lake,
@@ -343,7 +347,7 @@ class IndexedTable:
                 account=account,
                 operation="convert",
             )
-            view = self.opened.index.map_pages(lake, snapshot, None, progress=progress, account=account)
+            view = self.opened.index.map_pages(lake, snapshot, pages, progress=progress, account=account)
             earlier = [path for path, column in current.items() if column is not None]
             sizes = (
                 stored_bytes(before.commit, earlier),
@@ -357,7 +361,8 @@ class IndexedTable:
             *sizes,
             account.seconds,
             account.left_out,
-            tuple(notes),
+            (*notes, *account.notes),
+            0 if view is None else pages_bytes(view.commit),
         )
 
     def expire_index(self, older_than: dt.timedelta | dt.datetime | float = OLDER_THAN) -> ExpireReport:

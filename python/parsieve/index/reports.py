@@ -93,6 +93,9 @@ class UpdateReport:
     notes: tuple[str, ...] = ()
     # The size of the map of pages of the whole index, which `bytes_stored` does not include.
     pages_bytes: int = 0
+    # Files that an automatic compaction read again, and their rows. Some of them may be in `files_read`, too.
+    files_compacted: int = 0
+    rows_compacted: int = 0
 
     def __str__(self) -> str:
         others = [
@@ -105,9 +108,11 @@ class UpdateReport:
             if count
         ]
         read = f"read {_files(self.files_read)}{_rows(self.rows)}" if self.files_read else "read nothing"
+        compacted = f"read {_files(self.files_compacted)}{_rows(self.rows_compacted)} to compact the index"
         parts = [
             f"{read} in {self.seconds:.1f} s",
             ", ".join(others),
+            compacted if self.files_compacted else "",
             _sizes(self.bytes_stored, self.bytes_lookup, self.pages_bytes),
         ]
         return "\n".join(["; ".join(filter(None, parts)), *self.notes, *_listed(self.left_out)])
@@ -168,12 +173,14 @@ class ConvertReport:
     seconds: float
     left_out: tuple[LeftOut, ...] = ()
     notes: tuple[str, ...] = ()
+    # The size of the map of pages of the whole index, which `bytes_stored` does not include.
+    pages_bytes: int = 0
 
     def __str__(self) -> str:
         if not self.columns:
             return "\n".join(["nothing to convert", *self.notes])
         did = f"{', '.join(self.columns)}: converted, {_files(self.files)}{_rows(self.rows)} in {self.seconds:.1f} s"
-        sizes = f"{size_of(self.bytes_before)} before, {_sizes(self.bytes_stored, self.bytes_lookup)}"
+        sizes = f"{size_of(self.bytes_before)} before, {_sizes(self.bytes_stored, self.bytes_lookup, self.pages_bytes)}"
         return "\n".join([f"{did}; {sizes}", *self.notes, *_listed(self.left_out)])
 
 

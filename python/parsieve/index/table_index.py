@@ -244,8 +244,8 @@ class TableIndex:
                 log, watched, snapshot, executor, differences=differences, renewed=renewed, compaction=False
             )
             if compaction:
-                # The files that a compaction reads are no changes of the table.
-                version = compact_overgrown(log, lake, snapshot, executor, version)
+                again = account.of_compaction().watch(lake)
+                version = compact_overgrown(log, again, snapshot, executor, version)
             version = update_bloom(log, watched, snapshot, executor, renewed=renewed) or version
             mapped = maintain.update(log, lake, snapshot, executor)
             account.leave_unmapped(mapped.left_out)

@@ -1,7 +1,7 @@
 //! `SieveUnits`: how slices are divided into units.
 
 use crate::int::to_u64;
-use crate::sieve::{Cut, Layout, SliceLayout};
+use crate::sieve::{Cut, Layout, SliceLayout, layout};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,6 +34,14 @@ impl SieveUnits {
 
 #[pymethods]
 impl SieveUnits {
+    /// A slice has at most this many units.
+    #[classattr]
+    const MAX_UNITS: u32 = layout::MAX_UNITS;
+
+    /// Row groups of at most this many rows are never cut.
+    #[classattr]
+    const UNCUT_ROWS: u64 = layout::UNCUT_ROWS;
+
     #[new]
     fn new() -> Self {
         Self::default()

@@ -52,7 +52,8 @@ pub struct Options {
     pub keep_keys: bool,
     /// Whether to store fingerprints of the keys, which exclude absent keys. `None` stores them where they pay.
     pub fingerprints: Option<bool>,
-    /// The mean number of locations that an absent key may read where fingerprints are stored, in millionths.
+    /// The mean number of locations that an absent key may read where fingerprints are stored, in millionths. Segments
+    /// are built for four fifths of it.
     pub fpp: u32,
 }
 

@@ -34,12 +34,17 @@ pub(in crate::sieve) struct Choice {
 
 const EIGHTHS: u64 = 8;
 
+/// Fingerprints let through four fifths of the promised rate on average, so that a sample of absent keys stays below it.
+/// If keys have one location, 20,000 questions at a rate of 0.02 would have to exceed their mean by four standard errors.
+/// A single key at this rate takes six bits exactly.
+const SLOTS_AT_ONE: u32 = 1_250_000;
+
 /// The estimated cost of a run besides its set: about three bits of separators, and its share of its block.
 const BITS_OF_RUN: u64 = 6;
 
 /// Chooses how a segment with these runs and `rows` rows excludes absent keys.
 ///
-/// Fingerprints and gaps pay if they take at most 60 % of the other bits of the segment plus half a bit for each row.
+/// Fingerprints and gaps pay if they take at most two thirds of the other bits of the segment plus half a bit for each row.
 /// The cheaper of the two is chosen. Gaps are possible if `points_differ`, because a point then has one key.
 pub(in crate::sieve) fn choose<P: Offset>(
     options: &Options,
@@ -54,8 +59,8 @@ pub(in crate::sieve) fn choose<P: Offset>(
         return nothing;
     }
     let forced = options.fingerprints == Some(true);
-    let allowed = if forced { u64::MAX } else { lookup * 6 / 10 + rows.saturating_mul(EIGHTHS / 2) };
-    let slots = 1_000_000u32.div_ceil(options.fpp.max(1)).min(MAX_SLOTS);
+    let allowed = if forced { u64::MAX } else { lookup * 2 / 3 + rows.saturating_mul(EIGHTHS / 2) };
+    let slots = SLOTS_AT_ONE.div_ceil(options.fpp.max(1)).min(MAX_SLOTS);
     let mut choice = AbsentKeys::Fingerprints { slots };
     let mut bits: u64 = runs.iter().map(|run| fingerprint_bits(run, sets, slots)).fold(0, u64::saturating_add);
     // Plain blocks have one run each.

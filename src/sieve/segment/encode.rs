@@ -19,9 +19,11 @@ use crate::sieve::segment::write::{SegmentHeader, SegmentPlan, write};
 /// share a stored bound.
 const RUNS_PER_BLOCK: u64 = 8;
 
-/// Blocks with large sets have fewer runs and about this many bits of sets, because skipping a set takes time in
-/// proportion to its bits.
-const BITS_PER_BLOCK: u64 = 96;
+/// Blocks with large sets have fewer runs, and between half this number and this number of bits of sets, because skipping
+/// a set takes time in proportion to its bits. The bound of a block takes about 14 bits, so smaller blocks take more
+/// space: half this number makes the index of 200,000 keys in ten of 64 locations 14 % larger, and that of a Zipf
+/// distribution over 4,096 locations 17 %.
+const BITS_PER_BLOCK: u64 = 192;
 
 /// Blocks with fingerprints have at most twice this many keys on average, because long sets of them take time to decode.
 const KEYS_PER_BLOCK: u64 = 32;

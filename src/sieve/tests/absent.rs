@@ -171,8 +171,11 @@ fn absent_keys_read_at_most_the_promised_locations() {
             let reads = reads_of_absent(&index, &absent);
             // Four standard deviations, if a key that passes reads as many locations as the largest answer has.
             let largest = pairs.iter().step_by(40).map(|pair| point(&index, &pair.0).len()).max().unwrap();
-            let passes = f64::from(PROBES) * expected / f64::from(saturating_u32(largest));
-            assert!(reads > 0.0 && reads <= expected * (1.02 + 4.0 / passes.sqrt()), "{name}: {reads} of {expected}");
+            let passes = f64::from(PROBES) * 0.8 * expected / f64::from(saturating_u32(largest));
+            let most = 0.8 * expected * (1.02 + 4.0 / passes.sqrt());
+            assert!(reads > 0.0 && reads <= most, "{name}: {reads} of {expected}");
+            // Where a key that passes reads one location, the sample is large enough to keep the promise itself.
+            assert!(largest > 1 || options.fpp < 20_000 || reads <= expected, "{name}: {reads} of {expected}");
             index.decode_all();
             assert!((reads_of_absent(&index, &absent) - reads).abs() < 1e-12, "{name}");
         }
@@ -224,12 +227,12 @@ fn fingerprints_take_the_bits_of_the_model_and_gaps_less() {
     let without = |options| Options { fingerprints: Some(false), ..options };
     let mut random = Random(23);
     let mut at = |few: u64| u32::try_from(random.below(few)).unwrap();
-    // Scattered keys with one location: log2(50) = 5.6 bits for the fingerprint, and 0.1 for its code.
+    // Scattered keys with one location: six bits for the fingerprint.
     let scattered: Vec<(u64, u32)> = (0..40_000u64).map(|row| (row * 1_000_003 + row * row % 1009, at(400))).collect();
     let (flags, bits) = size(&scattered, 400, V2);
     let (_, base) = size(&scattered, 400, without(V2));
     assert_eq!(flags, FINGERPRINTS);
-    assert!((5.6..6.5).contains(&(bits - base)), "{bits} - {base}");
+    assert!((5.9..6.8).contains(&(bits - base)), "{bits} - {base}");
     // Every integer occurs: no gaps, and nothing to store.
     let dense: Vec<(u64, u32)> = (0..40_000u64).map(|row| (row, at(400))).collect();
     let (flags, bits) = size(&dense, 400, V2);
@@ -380,4 +383,31 @@ fn the_worked_examples_on_the_format_page_are_correct() {
         let hex: Vec<String> = segment.lookup.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(documented, hex, "the {name} of the page");
     }
+}
+
+/// The worked example as it was stored with 50 slots. Readers accept any number of slots.
+#[test]
+fn segments_with_another_number_of_slots_are_read() {
+    const STORED: &str = "53764c32 01041902 020002 0000a00000000000 0000400100000000 0332 030002 00002d 000100 \
+                          2a405220e007 eebf0835";
+    let hex: Vec<u8> = STORED.bytes().filter(|byte| byte.is_ascii_hexdigit()).collect();
+    let byte = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap();
+    let stored: Vec<u8> = hex.chunks(2).map(byte).collect();
+    let sparse = [(10u64 << 20, 0), (11 << 20, 0), (12 << 20, 1), (20 << 20, 0), (20 << 20, 2)];
+    let (mut index, _) = index(&sparse, 3, FORCED);
+    index.set_cache_bytes(0);
+    let segment = Segment::<u64>::parse(&stored, 3).unwrap();
+    let answer = |key: u64| {
+        let mut out = Vec::new();
+        segment.point(&key, &mut out).unwrap();
+        out
+    };
+    for (key, _) in sparse {
+        assert_eq!(answer(key), point(&index, &key), "{key}");
+    }
+    let excluded = (0..1000).filter(|at| answer((10 << 20) + at * 999).is_empty()).count();
+    assert!(excluded > 950, "{excluded}");
+    let mut all = Vec::new();
+    segment.interval(&(10 << 20), &(12 << 20), None, &mut all).unwrap();
+    assert_eq!(all, [0, 1]);
 }

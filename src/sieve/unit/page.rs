@@ -18,8 +18,9 @@ use crate::varint::put_varint;
 /// A page has at most this many units, unless a single slice has more.
 pub(in crate::sieve) const PAGE_UNITS: u32 = 4096;
 
-/// A page that is larger is closed before the next slice.
-const PAGE_BYTES: usize = 60 * 1024;
+/// A page that is larger is closed before the next slice. A plan reads the pages of the units that it keeps, because
+/// these have the rows of the units, so pages should be short. Each has an entry in the root.
+const PAGE_BYTES: usize = 16 * 1024;
 
 /// Flags of a unit.
 const HAS_KEYS: u8 = 1;

@@ -72,6 +72,18 @@ def test_a_stored_index_answers_for_every_version_of_its_table(folder: Path) -> 
         assert assert_exact(folder, as_of=version) > 50
 
 
+@pytest.mark.parametrize("pages", [None, True])
+def test_a_conversion_can_build_the_map_of_pages(folder: Path, pages: bool | None) -> None:
+    table = ps.open_table(folder)
+    report = table.convert_index(pages=pages)
+    view = table.opened.index.newest()
+    assert view is not None
+    assert (view.commit.pages is not None) == bool(pages)
+    assert (report.pages_bytes > 0) == bool(pages)
+    assert ("in the map of pages" in str(report)) == bool(pages)
+    assert table.verify_index() == []
+
+
 def test_updates_and_compactions_keep_the_format(folder: Path) -> None:
     more = pa.table({"id": pa.array([5000, 5001], pa.int64()), "name": ["x", None], "score": [1.0, None]})
     write_deltalake(folder, more, mode="append")

@@ -7,6 +7,7 @@ import datetime as dt
 import errno
 import os
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from parsieve.index import (
     TableIndex,
     UpdateReport,
 )
+from parsieve.index.log.commit import Log
 from parsieve.index.log.drafts import Drafts, drafting
 from parsieve.index.log.garbage import GARBAGE_AGE
 from parsieve.index.reports import size_of
@@ -141,6 +143,28 @@ def counts_of(report: UpdateReport) -> tuple[int, int, int, int, int]:
     return report.files_read, report.files_renewed, report.files_removed, report.files_unchanged, report.rows
 
 
+def test_updates_report_the_files_that_an_automatic_compaction_reads(folder: Path) -> None:
+    table = ps.open_table(folder)
+    table.build_index("k", kind="sieve")
+    for part in range(4):
+        write(folder, part, [part])
+    uncompacted = shutil.copytree(folder.parent, folder.parent.parent / "copy") / folder.name
+    report = table.update_index()
+    assert counts_of(report) == (4, 0, 0, 6, 4)
+    # The keys of four of the fourteen slices are gone, so the table is read again.
+    assert (report.files_compacted, report.rows_compacted) == (10, 6004)
+    assert "; read 10 files, 6,004 rows to compact the index; " in str(report)
+    assert table.verify_index() == []
+    table = ps.open_table(uncompacted)
+    table.build_index("k", kind="sieve")
+    write(uncompacted, 0, [0])
+    report = table.update_index(compact=False)
+    assert (report.files_read, report.files_compacted, report.rows_compacted) == (1, 0, 0)
+    assert "compact" not in str(report)
+    report = table.update_index(compact=True)
+    assert (report.files_read, report.files_compacted, report.rows_compacted) == (0, 9, 6003)
+
+
 def test_a_compaction_reports_the_number_of_merged_updates(folder: Path) -> None:
     table = ps.open_table(folder)
     table.build_index("k", kind="sieve")
@@ -174,6 +198,45 @@ def test_expiry_removes_the_files_of_expired_versions(folder: Path) -> None:
     assert second_report.remaining == ()
     assert on_disk(folder) == first.bytes_stored
     assert table.verify_index() == []
+
+
+class UnreadableStore(LocalStore):
+    """A store in which reads of one file fail."""
+
+    unreadable = ""
+
+    def get(self, name: str) -> bytes:
+        if name == self.unreadable:
+            raise OSError(errno.EIO, "input/output error", name)
+        return super().get(name)
+
+
+@pytest.mark.parametrize("failure", ["an error of the disk", "damaged"])
+def test_nothing_expires_if_the_newest_version_cannot_be_read(folder: Path, failure: str) -> None:
+    table = ps.open_table(folder)
+    for _ in range(3):
+        table.build_index("k", kind="sieve")
+    store = UnreadableStore(index_of(folder))
+    newest = Log(store).stored()[-1][1].name
+    path, intact = index_of(folder) / newest, (index_of(folder) / newest).read_bytes()
+    if failure == "damaged":
+        path.write_bytes(intact[:-1])
+    else:
+        store.unreadable = newest
+    before = files_of(folder)
+    with pytest.raises((OSError, ps.FormatError)):
+        TableIndex(store).expire(older_than=0)
+    assert files_of(folder) == before
+    if failure == "damaged":
+        # The error recommends this: the versions before are still there.
+        path.unlink()
+        assert TableIndex(store).newest() is not None
+        assert ps.open_table(folder).verify_index() == []
+        path.write_bytes(intact)
+    store.unreadable = ""
+    report = TableIndex(store).expire(older_than=0)
+    assert (report.versions_removed, len(Log(store).stored())) == (2, 1)
+    assert ps.open_table(folder).verify_index() == []
 
 
 def test_a_dropped_index_leaves_only_its_last_version(folder: Path) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
-from predicate.test_languages import SQL, TABLE
+from support.predicates import SQL, TABLE
 
 from parsieve.predicate import normalize, parse
 from parsieve.predicate.evaluate import conditions_of

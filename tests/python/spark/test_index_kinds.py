@@ -12,6 +12,7 @@ from support.spark_tables import settled
 
 import parsieve as ps
 import parsieve.spark as pss
+from parsieve.index.log.commit import Layout
 
 pytestmark = pytest.mark.spark
 
@@ -22,7 +23,9 @@ def folder(tmp_path: Path) -> Path:
     path = tmp_path / "orders"
     path.mkdir()
     for part in range(10):
-        pq.write_table(pa.table({"id": range(part, 1000, 10), "same": [7] * 100}), path / f"{part}.parquet")
+        ids = range(part, 1000, 10)
+        table = pa.table({"id": ids, "sparse": [number * 1_000_003 for number in ids], "same": [7] * 100})
+        pq.write_table(table, path / f"{part}.parquet")
     return path
 
 
@@ -41,6 +44,41 @@ def test_kinds_are_the_same_as_locally(spark: Any, folder: Path, tmp_path: Path,
     assert "id: " in repr(built)
     assert "0x" not in repr(built)
     assert len(distributed.plan("id = 42").files) == 1
+
+
+@pytest.mark.parametrize("layout", [{"fpp": None}, {"fpp": 0.1}, {"keep_keys": True}])
+def test_fingerprints_and_keys_are_the_same_as_locally(
+    spark: Any, folder: Path, tmp_path: Path, layout: dict[str, Any]
+) -> None:
+    local = settled(ps.open_table(folder, index_location=tmp_path / "local"))
+    distributed = settled(ps.open_table(folder, index_location=tmp_path / "spark"))
+    default = settled(ps.open_table(folder, index_location=tmp_path / "default"))
+    local.build_index("sparse", "sieve", progress=False, **layout)
+    pss.build_index(spark, distributed, "sparse", "sieve", **layout)
+    default.build_index("sparse", "sieve", progress=False)
+    assert segments(tmp_path / "spark") == segments(tmp_path / "local") != segments(tmp_path / "default")
+    view = distributed.opened.index.newest()
+    assert view is not None
+    assert view.columns[("sparse",)].layout == Layout("file", **layout)
+
+
+def segments(index: Path) -> list[bytes]:
+    """Return the segment files of an index."""
+    return sorted(path.read_bytes() for path in (index / "segments").iterdir())
+
+
+def test_the_rate_applies_to_both_kinds(spark: Any, folder: Path) -> None:
+    table = settled(ps.open_table(folder))
+    for fpp, rates in (("auto", (0.02, 0.01)), (0.1, (0.1, 0.1)), (None, (None, 0.01))):
+        view = pss.build_index(spark, table, "id", "both", fpp=fpp)
+        layout = view.columns[("id",)].layout
+        assert layout is not None
+        assert (layout.fpp, view.commit.blooms[("id",)].fpp) == rates
+    for wrong in ({"fpp": None}, {"keep_keys": True}):
+        with pytest.raises(ValueError, match="apply to a Sieve index only"):
+            pss.build_index(spark, table, "id", "bloom", **wrong)
+    with pytest.raises(ValueError, match="fpp must be between 0 and 1"):
+        pss.build_index(spark, table, "id", fpp=2)
 
 
 def test_the_default_is_auto(spark: Any, folder: Path) -> None:

@@ -103,10 +103,15 @@ def collect(log: Log, garbage_age: dt.timedelta, released: Collection[str] = ())
     return Collected(tuple(removed), young)
 
 
-def referenced_files(log: Log) -> set[str]:
-    """Return the names of all versions, of their guard, and of the files that they reference."""
+def referenced_files(log: Log, without: Collection[int] = ()) -> set[str]:
+    """Return the names of all versions, of their guard, and of the files that they reference.
+
+    Versions in `without` are not read. Raises `FormatError` if another version is damaged.
+    """
     live = {GUARD}
     for version, stored in log.stored():
+        if version in without:
+            continue
         live.add(stored.name)
         with contextlib.suppress(FileNotFoundError):
             live.update(part.name for part in log.read(version, stored).parts())

@@ -78,8 +78,13 @@ def _commit_without(log: Log, columns: Sequence[str | Sequence[str]] | None) -> 
 
 
 def remove(log: Log, versions: Sequence[int], garbage_age: dt.timedelta) -> ExpireReport:
-    """Remove some versions and the files that only they use. Also remove files that no version uses, if old enough."""
+    """Remove some versions and the files that only they use. Also remove files that no version uses, if old enough.
+
+    If another version is damaged or cannot be read, nothing is removed, and the error is raised: the index may need the
+    versions before it.
+    """
     released = _parts(log, versions)
+    garbage.referenced_files(log, without=versions)
     freed = log.delete(versions)
     collected = garbage.collect(log, garbage_age, released)
     freed += sum(file.size for file in collected.removed)

@@ -11,14 +11,11 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
+from parsieve._core import SieveUnits
 from parsieve.errors import ConflictError
 
 Unit = Literal["file", "row_group", "rows"]
 UNITS: tuple[Unit, ...] = ("file", "row_group", "rows")
-# Row groups with more rows than this are cut.
-MAX_UNCUT_ROWS = 50_000
-# A slice has at most this many units. If it would have more, it is divided less finely, as by `SieveUnits`.
-MAX_UNITS = 8_192
 
 
 class UnitLayout(NamedTuple):
@@ -42,7 +39,7 @@ class UnitLayout(NamedTuple):
         start = 0
         for rows in self.row_groups:
             end = start + rows
-            if self.rows_per_unit is not None and rows > MAX_UNCUT_ROWS:
+            if self.rows_per_unit is not None and rows > SieveUnits.UNCUT_ROWS:
                 ends += range(start + self.rows_per_unit, end, self.rows_per_unit)
             ends.append(end)
             start = end
@@ -54,10 +51,10 @@ class UnitLayout(NamedTuple):
         return max(1, len(self.ends()))
 
     def coarsened(self) -> UnitLayout:
-        """Return the same layout, or a coarser one if it has too many units."""
+        """Return the same layout, or a coarser one if it has too many units, as `SieveUnits.add` does."""
         layout = self
         for rows_per_unit in (None, 0):
-            if layout.num_units > MAX_UNITS:
+            if layout.num_units > SieveUnits.MAX_UNITS:
                 layout = UnitLayout(self.row_groups, rows_per_unit)
         return layout
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from parsieve.filters.options import checked_fpp
 from parsieve.index.bloom import build as bloom
 from parsieve.index.build.settle import log_left_out, settle, unsettled
 from parsieve.index.log.columns import paths_of
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 Column = str | Sequence[str]
 LOG = logging.getLogger("parsieve.spark")
+# The rates of the two kinds of index unless the caller chooses one.
+SIEVE_FPP, BLOOM_FPP = 0.02, 0.01
 
 
 def build_index(
@@ -38,8 +41,9 @@ def build_index(
     options: Mapping[str, Any] | None = None,
     parts: int | None = None,
     memory: int = MEMORY,
-    fpp: float = 0.01,
+    fpp: float | Literal["auto"] | None = "auto",
     unit: str = "auto",
+    keep_keys: bool = False,
     pages: bool | None = None,
 ) -> View:
     """Build an index of some columns on Spark's executors, and replace their existing index.
@@ -60,8 +64,11 @@ def build_index(
         options: options of a Sieve index, as for `SieveOptions`.
         parts: how many parts to build a Sieve index in; None depends on the number of rows. The result is the same.
         memory: bytes of rows that a reading task holds before it writes a run, or of filters that it writes together.
-        fpp: the false positive rate of the filters of a Bloom index.
+        fpp: the false positive rate. For a Sieve index, how many units it may name on average for a key that does not
+            exist, as for `Table.build_index`; None stores no fingerprints. For a Bloom index, the rate of its filters.
+            "auto" is 0.02 for a Sieve and 0.01 for a Bloom index.
         unit: the units of a Sieve index, as for `Table.build_index`: "file", "row_group", "rows" or "auto".
+        keep_keys: whether a Sieve index stores all keys, so that a compaction need not read the table again.
         pages: whether the index also has a map of the pages of all files, as for `Table.build_index`.
 
     >>> import tempfile, parsieve.spark as pss
@@ -77,12 +84,18 @@ def build_index(
         raise ValueError('options and parts apply to a Sieve index only, not to kind="bloom"')
     if parts is not None and parts < 1:
         raise ValueError("parts must be at least 1")
+    if kind == "bloom" and (fpp is None or keep_keys):
+        raise ValueError('fpp=None and keep_keys apply to a Sieve index only, not to kind="bloom"')
+    rate = fpp if fpp is None or fpp == "auto" else checked_fpp(fpp)
+    sieve_rate = SIEVE_FPP if rate == "auto" else rate
+    # None means no fingerprints, which a Bloom index beside the Sieve does not have anyway.
+    bloom_rate = BLOOM_FPP if rate is None or rate == "auto" else rate
     lake, store = lake_and_store(spark, table, index_location, storage_options)
     log = Log(store)
     paths = paths_of([columns] if isinstance(columns, str) else columns)
     snapshot = settle(lake, lake.snapshot(as_of))
     log_left_out(unsettled(snapshot), f"the index in {store}")
-    chosen, layouts = kinds.choose(lake, snapshot, paths, kind, unit)
+    chosen, layouts = kinds.choose(lake, snapshot, paths, kind, unit, sieve_rate, bool(keep_keys))
     sieves = [path for path, choice in chosen.items() if choice in ("sieve", "both")]
     blooms = [path for path, choice in chosen.items() if choice in ("bloom", "both")]
     # Check the Bloom columns first, so that nothing is built if one of them cannot be.
@@ -92,7 +105,7 @@ def build_index(
     if sieves:
         version = sieve.build(log, lake, snapshot, sieves, executor, layouts)
     if blooms:
-        version = bloom.build(log, lake, snapshot, blooms, executor, fpp=fpp)
+        version = bloom.build(log, lake, snapshot, blooms, executor, fpp=bloom_rate)
     if version is not None:
         version = maintain.ensure(log, lake, snapshot, executor, pages).version
     for path, choice in chosen.items():

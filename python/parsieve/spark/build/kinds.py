@@ -14,7 +14,13 @@ KINDS = ("auto", "sieve", "bloom", "both")
 
 
 def choose(
-    lake: Lake, snapshot: Snapshot, paths: Sequence[ColumnPath], kind: str, unit: str
+    lake: Lake,
+    snapshot: Snapshot,
+    paths: Sequence[ColumnPath],
+    kind: str,
+    unit: str,
+    fpp: float | None = 0.02,
+    keep_keys: bool = False,
 ) -> tuple[dict[ColumnPath, str], dict[ColumnPath, Layout]]:
     """Return "sieve", "bloom", "both" or "none" for each column, and the layouts of the Sieve indexes.
 
@@ -29,7 +35,7 @@ def choose(
     kinds |= {path: column.recommendation for path, column in advice.items()}
     units = {path: column.unit for path, column in advice.items()} if unit == "auto" else {}
     layouts = {
-        path: Layout(units.get(path) or choose_unit(lake, snapshot, path, unit))
+        path: Layout(units.get(path) or choose_unit(lake, snapshot, path, unit), fpp, keep_keys)
         for path, choice in kinds.items()
         if choice in ("sieve", "both")
     }
