@@ -1,0 +1,304 @@
+"""Compare the rows of plans of random folders with the rows that pyarrow reads and Python filters.
+
+Everything follows from the seed of a folder, so a mismatch can be repeated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+import parsieve as ps
+from support.rows import writers
+from support.rows.conditions import Condition, paths_of, random_condition, tests_of, truths
+from support.rows.languages import LANGUAGES, Language, Unsayable
+from support.rows.reading import UnreadableError, as_rows, comparable_rows, difference, has_twins, table_schema, take
+from support.rows.tables import random_files
+from support.rows.values import family
+
+EQUAL, EITHER, REFUSED, NOT_UNDERSTOOD, UNSAYABLE, MISMATCH = (
+    "equal",
+    "an error where exact rows do not exist",
+    "refused",
+    "not understood",
+    "no such literal",
+    "MISMATCH",
+)
+# How often each writer writes a folder. Starting ClickHouse takes longer than reading its files.
+WEIGHTS = {"pyarrow": 12, "duckdb": 4, "polars": 4, "arrow-rs": 8, "fastparquet": 1, "clickhouse": 1}
+
+
+def readers_used(plan: ps.Plan) -> Mapping[str, str] | None:
+    """Return the reader that a plan uses for each file, or None while all rows come from pyarrow."""
+    return None
+
+
+@dataclass
+class Outcome:
+    """The result of one predicate and one projection."""
+
+    result: str
+    writer: str
+    language: str = ""
+    operators: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    projection: str = ""
+    index: str = ""
+    readers: tuple[str, ...] = ()
+    num_rows: int = 0
+    detail: str = ""
+
+
+@dataclass
+class Folder:
+    """Files, and what pyarrow reads from them."""
+
+    path: Path
+    writer: str
+    files: list[str]
+    schema: pa.Schema
+    # The rows of each file, with their own types.
+    tables: list[pa.Table]
+    index: str = "no index"
+    # Why parsieve may refuse to read the rows, or "".
+    excuse: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, path: Path, writer: str) -> Folder:
+        """Read the files of a folder with pyarrow."""
+        files = sorted(str(file) for file in path.glob("*.parquet"))
+        excuse = "names that differ only in case" if has_twins(files) else ""
+        for file in files:
+            schema = pq.ParquetFile(file).schema
+            leaves = [schema.column(number) for number in range(len(schema))]
+            if any(leaf.physical_type == "INT96" and leaf.max_repetition_level + ("." in leaf.path) for leaf in leaves):
+                excuse = "INT96 in a nested column"
+        tables = [pq.ParquetFile(file).read() for file in files]
+        return cls(path, writer, files, table_schema(files[0]), tables, excuse=excuse)
+
+    def sample(self) -> pa.Table:
+        """Return rows with the types of the table, to choose values from."""
+        for table in self.tables:
+            with contextlib.suppress(UnreadableError):
+                return as_rows(table, self.schema)
+        return pa.table([pa.nulls(0, column.type) for column in self.schema], names=self.schema.names)
+
+    def matching(self, condition: Condition | None, language: Language) -> Iterator[tuple[pa.Table, bool]]:
+        """Yield the matching rows of each file, and whether all of its rows can be rows of the table."""
+        for table in self.tables:
+            try:
+                rows, is_exact = as_rows(table, self.schema), True
+            except UnreadableError:
+                rows, is_exact = table, False
+            if condition is not None:
+                mask = truths(condition, comparable_rows(table, self.schema), language.rules)
+                rows = take(rows, [number for number, truth in enumerate(mask) if truth is True])
+            yield rows, is_exact
+
+
+def write_folder(path: Path, random_: random.Random, writer: str) -> Folder | None:
+    """Write the files of a random table; None if the writer cannot store any of its columns."""
+    path.mkdir(parents=True)
+    tables = random_files(random_)
+    random_.shuffle(tables)
+    shared = random_.getrandbits(64)
+    written = [
+        writers.write_file(writer, table, str(path / f"{number}.parquet"), random_, shared)
+        for number, table in enumerate(tables)
+    ]
+    return Folder.of(path, writer) if any(table is not None for table in written) else None
+
+
+def build_index(table: ps.Table, folder: Folder, random_: random.Random) -> None:
+    """Build a random index of some columns. Columns without a type for it are left out."""
+    leaves = paths_of(folder.schema)
+    chosen = random_.sample(leaves, min(len(leaves), random_.randrange(1, 4)))
+    kind = random_.choice(("sieve", "sieve", "sieve", "bloom", "both"))
+    unit = random_.choice(("auto", "file", "row_group", "rows"))
+    options: dict[str, Any] = {"kind": kind, "unit": unit, "pages": random_.random() < 0.5, "progress": False}
+    while chosen:
+        try:
+            table.build_index([path for path, _ in chosen], **options)
+        except ps.ParsieveError as error:
+            folder.notes.append(f"no index of {family(chosen.pop()[1])}: {error}")
+        else:
+            folder.index = f"{kind} by {unit}"
+            return
+
+
+def add_filters(folder: Folder, random_: random.Random) -> None:
+    """Add Bloom filters to a file."""
+    path = random_.choice(folder.files)
+    names = [name for (name, *below), _ in paths_of(pq.read_schema(path)) if not below]
+    if names:
+        with contextlib.suppress(ps.ParsieveError):
+            ps.add_filters(path, columns=random_.sample(names, min(2, len(names))))
+            folder.index += ", filters"
+
+
+def projection_of(random_: random.Random, schema: pa.Schema, condition: Condition | None) -> tuple[str, Any]:
+    """Return the form of a projection and its columns."""
+    form = random_.choice(("all", "all", "some", "reordered", "none", "of the predicate", "nested", "repeated"))
+    names = list(schema.names)
+    if form == "some":
+        chosen = set(random_.sample(names, random_.randrange(1, len(names) + 1)))
+        return form, [name for name in names if name in chosen]
+    if form == "reordered":
+        return form, random_.sample(names, random_.randrange(1, len(names) + 1))
+    if form == "none":
+        return form, []
+    if form == "repeated":
+        return form, [random_.choice(names) for _ in range(3)]
+    if form == "of the predicate" and condition is not None:
+        return form, list(dict.fromkeys(test.path[0] for test in tests_of(condition)))
+    nested = [column.name for column in schema if pt.is_nested(column.type)]
+    if form == "nested" and nested:
+        return form, [random_.choice(nested)]
+    return "all", None
+
+
+def run_folder(seed: str, root: Path, count: int, writer: str | None = None) -> list[Outcome]:
+    """Write the folder of a seed, and compare the rows of some plans."""
+    random_ = random.Random(seed)
+    available = writers.installed()
+    names = list(available)
+    chosen = random_.choices(names, [WEIGHTS[name] for name in names])[0]
+    chosen = writer or chosen
+    folder = write_folder(root / "table", random_, chosen)
+    if folder is None:
+        return []
+    return check_folder(folder, random_, count)
+
+
+def check_folder(folder: Folder, random_: random.Random, count: int) -> list[Outcome]:
+    """Compare the rows of some plans of a folder. It may get filters and an index first."""
+    try:
+        if random_.random() < 0.15:
+            add_filters(folder, random_)
+        table = ps.open_table(str(folder.path))
+        if not table.schema.equals(folder.schema, check_metadata=True):
+            detail = f"table schema:\n{table.schema.to_string()}\nexpected:\n{folder.schema.to_string()}"
+            return [Outcome(MISMATCH, folder.writer, detail=detail)]
+        if random_.random() < 0.5:
+            build_index(table, folder, random_)
+            if random_.random() < 0.15:
+                _change_file(folder, random_)
+    except Exception:
+        return [Outcome(MISMATCH, folder.writer, detail=traceback.format_exc())]
+    return [check_plan(table, folder, random_) for _ in range(count)]
+
+
+def _change_file(folder: Folder, random_: random.Random) -> None:
+    """Replace a file by its first rows, so that the index is stale."""
+    number = random_.randrange(len(folder.files))
+    rows = folder.tables[number]
+    part = rows.slice(0, random_.randrange(rows.num_rows + 1))
+    temporary = folder.path / ".new"
+    pq.write_table(part, temporary, row_group_size=50)
+    temporary.replace(folder.files[number])
+    folder.tables[number] = pq.ParquetFile(folder.files[number]).read()
+    folder.index += ", stale"
+    # Arrow's schema of the file may be lost, so compare with the schema of the new file.
+    folder.schema = table_schema(folder.files[0])
+
+
+def check_plan(table: ps.Table, folder: Folder, random_: random.Random) -> Outcome:
+    """Compare the rows of one random plan with pyarrow's rows."""
+    language = random_.choice(LANGUAGES)
+    condition = random_condition(random_, folder.sample(), language.ops, language.shape)
+    if random_.random() < 0.03:
+        condition = None
+    form, columns = projection_of(random_, folder.schema, condition)
+    tests = [] if condition is None else list(tests_of(condition))
+    types = {path: kind for path, kind in paths_of(folder.schema)}
+    outcome = Outcome(
+        EQUAL,
+        folder.writer,
+        language.name,
+        tuple(sorted({test.op for test in tests})) or ("every row",),
+        tuple(sorted({family(types[test.path]) for test in tests})),
+        form,
+        folder.index,
+    )
+    options: dict[str, Any] = {"row_groups": random_.choice((None, True, False)), "on_unknown": "error"}
+    as_batches = random_.random() < 0.3
+    try:
+        request = {"where": None} if condition is None else language.render(condition, folder.schema, random_)
+    except Unsayable as error:
+        outcome.result, outcome.detail = UNSAYABLE, str(error)
+        return outcome
+    about = f"{request}, columns={columns}, {options}, index: {folder.index}"
+    try:
+        plan = table.plan(**request, **options)
+    except ps.UnsupportedError as error:
+        outcome.result, outcome.detail = NOT_UNDERSTOOD, str(error)
+        return outcome
+    except Exception:
+        outcome.result, outcome.detail = MISMATCH, f"{about}\n{traceback.format_exc()}"
+        return outcome
+    expected, is_certain, problem = None, False, ""
+    try:
+        expected, is_certain = expected_rows(folder, condition, language, columns)
+    except UnreadableError as error:
+        problem = str(error)
+    error_text, actual = "", None
+    try:
+        actual = _read(plan, folder.schema, columns, as_batches)
+    except ps.ParsieveError as error:
+        error_text = f"{type(error).__name__}: {error}" + "".join(traceback.format_exception(error.__cause__))
+        if not is_certain or folder.excuse:
+            outcome.result, outcome.detail = EITHER, error_text
+            return outcome
+    except Exception:
+        error_text = traceback.format_exc()
+    outcome.readers = tuple(sorted(set((readers_used(plan) or {}).values())))
+    if actual is None:
+        outcome.result, outcome.detail = MISMATCH, f"{about}\n{error_text}"
+    elif expected is None:
+        # Files that are skipped may have values that are not of the table's types.
+        outcome.result, outcome.detail = EITHER, problem
+    else:
+        outcome.num_rows = actual.num_rows
+        detail = difference(actual, expected)
+        if detail is not None:
+            outcome.result, outcome.detail = MISMATCH, f"{about}\n{detail}\n{plan.explain()}"
+    return outcome
+
+
+def _read(plan: ps.Plan, schema: pa.Schema, columns: Sequence[str] | None, as_batches: bool) -> pa.Table:
+    if not as_batches:
+        return plan.to_arrow(columns)
+    batches = list(plan.to_batches(columns))
+    if not batches:
+        return plan.to_arrow(columns)
+    return pa.Table.from_batches(batches)
+
+
+def expected_rows(
+    folder: Folder, condition: Condition | None, language: Language, columns: Sequence[str] | None
+) -> tuple[pa.Table, bool]:
+    """Return the rows, and whether parsieve must return them.
+
+    Raises `UnreadableError` if a matching row has no exact value of the table's type. If other rows have none, parsieve
+    may read them and raise an error.
+    """
+    names = list(folder.schema.names if columns is None else columns)
+    schema = pa.schema([folder.schema.field(name) for name in names])
+    is_certain, parts = True, []
+    for rows, is_exact in folder.matching(condition, language):
+        is_certain &= is_exact
+        parts.append(as_rows(rows, folder.schema))
+    together = pa.concat_tables(parts)
+    if not names:
+        return together.select([]), is_certain
+    return pa.table([together.column(name) for name in names], schema=schema), is_certain
