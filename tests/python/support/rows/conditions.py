@@ -1,6 +1,7 @@
 """Random conditions on columns, and their truth for each row, computed in Python without parsieve.
 
-Values are compared as exact numbers, text or bytes. Times are compared as nanoseconds.
+Values are compared as exact numbers or bytes: text as its bytes, which some writers store in another encoding than
+UTF-8, and times as nanoseconds.
 """
 
 from __future__ import annotations
@@ -105,6 +106,8 @@ def plain_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
         return [None if tick is None else tick * step for tick in ticks]
     if pt.is_float16(kind):
         return list(array.cast(pa.float32()).to_pylist())
+    if is_text(kind):
+        return list(array.cast(pa.large_binary()).to_pylist())
     return list(array.to_pylist())
 
 
@@ -118,6 +121,8 @@ def plain(value: Any) -> Any:
     """Return a literal as a Python value that compares exactly."""
     if isinstance(value, dt.date):
         return (value - dt.date(1970, 1, 1)).days * DAY
+    if isinstance(value, str):
+        return value.encode()
     return plain_values(pa.array([value], value.type))[0] if isinstance(value, pa.Scalar) else value
 
 
@@ -229,13 +234,17 @@ def paths_of(schema: pa.Schema) -> list[tuple[tuple[str, ...], pa.DataType]]:
 
 
 def random_condition(
-    random_: random.Random, table: pa.Table, ops: Sequence[str], shape: str = "tree", depth: int = 2
+    random_: random.Random,
+    table: pa.Table,
+    leaves: Sequence[tuple[tuple[str, ...], pa.DataType]],
+    ops: Sequence[str],
+    shape: str = "tree",
+    depth: int = 2,
 ) -> Condition | None:
-    """Return a condition with values in the table, near them or absent; None if no column can be tested.
+    """Return a condition on some of the leaves with values in the table, near them or absent; None without leaves.
 
-    The shape is "tree", "and", "or of ands" or "test".
+    The shape is "tree", "or of ands" or "keys".
     """
-    leaves = paths_of(table.schema)
     if not leaves:
         return None
 
@@ -254,11 +263,24 @@ def random_condition(
         parts = tuple(tree(depth - 1) for _ in range(random_.randrange(2, 4)))
         return Every(parts) if form == "and" else Some(parts)
 
-    if shape == "and":
-        return tests()
+    if shape == "keys":
+        return _random_keys(random_, table, leaves)
     if shape == "or of ands":
         return Some(tuple(tests() for _ in range(random_.randrange(1, 3))))
-    return test() if shape == "test" else tree(depth)
+    return tree(depth)
+
+
+def _random_keys(
+    random_: random.Random, table: pa.Table, leaves: Sequence[tuple[tuple[str, ...], pa.DataType]]
+) -> Condition:
+    """Return a condition that columns have one of some values, which are scalars of one type for each column."""
+    tests = []
+    for path, kind in random_.sample(list(leaves), min(len(leaves), random_.choice((1, 1, 2)))):
+        values = [random_value(random_, table, path, value_type_of(kind)) for _ in range(random_.randrange(1, 9))]
+        scalars = [value for value in values if isinstance(value, pa.Scalar)]
+        scalars = scalars or list(pool(_without_view(value_type_of(kind)), random_, 1))
+        tests.append(Test(path, "in", tuple(value for value in scalars if value.type == scalars[0].type)))
+    return Every(tuple(tests))
 
 
 def _random_test(
@@ -283,10 +305,9 @@ def _random_test(
         return random_value(random_, table, path, value_type)
 
     if op == "prefix":
-        text = plain(value()) or "a"
-        cut = text[: random_.randrange(1, len(text) + 1)]
-        safe = isinstance(cut, bytes) or not any(letter in cut for letter in "%_\\")
-        return Test(path, op, (cut if safe else "a",))
+        start = plain(value()) or b"a"
+        start = start[: random_.randrange(1, len(start) + 1)]
+        return Test(path, op, (_pattern(start) if is_text(value_type) else start,))
     if op == "day":
         nanos = plain(value()) or 0
         return Test(path, op, (nanos // DAY,))
@@ -298,6 +319,12 @@ def _random_test(
     return Test(path, op, (value(), value()) if op == "between" else (value(),))
 
 
+def _pattern(start: bytes) -> str:
+    """Return the beginning of a text without a part of a character, and without wildcards of LIKE."""
+    text = start.decode(errors="ignore")
+    return text if text and not any(letter in text for letter in "%_\\") else "a"
+
+
 def value_type_of(kind: pa.DataType) -> pa.DataType:
     """Return the type of the values in a dictionary or an extension type."""
     if isinstance(kind, pa.BaseExtensionType):
@@ -305,9 +332,14 @@ def value_type_of(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pt.is_dictionary(kind) else kind
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a type holds text."""
+    return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind))
+
+
 def _has_prefixes(kind: pa.DataType) -> bool:
-    tests = (pt.is_string, pt.is_large_string, pt.is_string_view, pt.is_binary, pt.is_large_binary)
-    return any(test(kind) for test in (*tests, pt.is_binary_view, pt.is_fixed_size_binary))
+    tests = (is_text, pt.is_binary, pt.is_large_binary, pt.is_binary_view, pt.is_fixed_size_binary)
+    return any(test(kind) for test in tests)
 
 
 def random_value(random_: random.Random, table: pa.Table, path: Sequence[str], kind: pa.DataType) -> Any:
@@ -339,9 +371,22 @@ def _present(random_: random.Random, table: pa.Table, path: Sequence[str]) -> An
         # A valid scalar of a dictionary or an extension type may still hold a null.
         while scalar is not None and scalar.is_valid and _is_wrapped(scalar.type):
             scalar = scalar.value
-        if scalar is not None and scalar.is_valid:
+        if scalar is not None and scalar.is_valid and _is_literal(scalar):
             return scalar
     return None
+
+
+def _is_literal(scalar: Any) -> bool:
+    """Return whether a scalar can be written as a literal, unlike text of other encodings and the hour 25."""
+    if pt.is_time(scalar.type):
+        return bool(0 <= plain(scalar) < DAY)
+    if not is_text(scalar.type):
+        return True
+    try:
+        scalar.as_py()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_wrapped(kind: pa.DataType) -> bool:
@@ -369,9 +414,9 @@ def _near(random_: random.Random, scalar: Any) -> Any:
     if pt.is_boolean(kind):
         return pa.scalar(not scalar.as_py())
     if _has_prefixes(kind) and not pt.is_fixed_size_binary(kind):
-        value = scalar.as_py()
-        added = "\0" if isinstance(value, str) else b"\0"
-        return pa.scalar(value + added if step > 0 else value[:-1], _without_view(kind))
+        value = plain(scalar)
+        value = value + b"\0" if step > 0 else value[:-1]
+        return pa.scalar(value.decode(errors="ignore") if is_text(kind) else value, _without_view(kind))
     return scalar
 
 

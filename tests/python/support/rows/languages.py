@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from parsieve.predicate import parse
 from support.rows.conditions import (
@@ -25,8 +26,9 @@ from support.rows.conditions import (
     Rules,
     Some,
     Test,
-    plain,
+    is_text,
     tests_of,
+    value_type_of,
 )
 
 _BASIC = (*COMPARISONS, *COMPARISONS, "null", "not null")
@@ -41,6 +43,8 @@ class Language:
     ops: tuple[str, ...]
     shape: str
     render: Callable[[Condition, pa.Schema, random.Random], dict[str, Any]]
+    # Whether it has literals of a type.
+    accepts: Callable[[pa.DataType], bool] = lambda kind: True
 
 
 class Unsayable(Exception):
@@ -87,7 +91,7 @@ def _sql_test(column: str, op: str, literals: tuple[Any, ...], put: Callable[[An
         case "prefix" if isinstance(literals[0], str):
             return f"{column} LIKE '" + literals[0].replace("'", "''") + "%'"
         case "prefix":
-            raise Unsayable("a prefix of bytes")
+            raise Unsayable("a prefix of bytes in SQL")
         case "day":
             if not -700_000 < literals[0] < 2_900_000:
                 raise Unsayable("a day beyond the years 1 to 9999")
@@ -226,26 +230,24 @@ def _polars(condition: Condition, schema: pa.Schema, random_: random.Random) -> 
 
 def _keys(condition: Condition, schema: pa.Schema, random_: random.Random) -> dict[str, Any]:
     """Return the keys of a semi-join."""
-    keys: dict[Any, Any] = {}
-    for test in tests_of(condition):
-        values = [plain(value) for value in test.values]
-        if not values or not all(isinstance(value, pa.Scalar) for value in test.values):
-            raise Unsayable("keys of mixed types")
-        try:
-            array = pa.array(list(test.values), test.values[0].type)
-        except pa.ArrowException:
-            raise Unsayable("keys of mixed types") from None
-        if test.path in keys:
-            raise Unsayable("two keys for one column")
-        keys[test.path] = array
-    return {"keys": {path if len(path) > 1 else path[0]: array for path, array in keys.items()}}
+    tests = list(tests_of(condition))
+    keys = {test.path: pa.array(list(test.values), test.values[0].type) for test in tests}
+    return {"keys": {path if len(path) > 1 else path[0]: values for path, values in keys.items()}}
+
+
+def _is_for_polars(kind: pa.DataType) -> bool:
+    return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_boolean(kind) or is_text(value_type_of(kind)))
+
+
+def _has_order(kind: pa.DataType) -> bool:
+    return not (pt.is_duration(kind) or pt.is_null(kind))
 
 
 LANGUAGES = [
     Language("sql", SQL, (*_BASIC, "in", "not in", "between", "prefix", "distinct", "is", "day"), "tree", _sql),
     Language("typed", SQL, (*_BASIC, "in", "not in", "between", "prefix", "is"), "tree", _typed),
-    Language("tuples", ARROW, (*COMPARISONS, "in", "not in"), "or of ands", _tuples),
+    Language("tuples", ARROW, (*COMPARISONS, "in", "not in"), "or of ands", _tuples, _has_order),
     Language("arrow", ARROW, (*_BASIC, "in", "not in", "prefix", "is"), "tree", _arrow),
-    Language("polars", SQL, (*_BASIC, "between", "prefix", "is"), "tree", _polars),
-    Language("keys", SQL, ("in",), "and", _keys),
+    Language("polars", SQL, (*_BASIC, "between", "prefix", "is"), "tree", _polars, _is_for_polars),
+    Language("keys", SQL, ("in",), "keys", _keys, _has_order),
 ]

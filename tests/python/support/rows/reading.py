@@ -69,7 +69,8 @@ def convert(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.ExtensionArray.from_storage(kind, convert(array, kind.storage_type))
     if isinstance(array.type, pa.BaseExtensionType):
         return convert(array.storage, kind)
-    if not has_same_values(array.type, kind):
+    is_rounded = pt.is_floating(array.type) and not pt.is_floating(kind)
+    if is_rounded or not has_same_values(array.type, kind):
         raise UnreadableError(f"{array.type} has other values than {kind}")
     try:
         return array.cast(kind)
@@ -79,7 +80,7 @@ def convert(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def has_same_values(source: pa.DataType, kind: pa.DataType) -> bool:
     """Return whether values of one type may be values of another type, so that both can be compared exactly."""
-    return source == kind or _meaning(source) == _meaning(kind)
+    return source == kind or pt.is_null(source) or _meaning(source) == _meaning(kind)
 
 
 def _meaning(kind: pa.DataType) -> str:

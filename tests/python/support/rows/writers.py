@@ -233,8 +233,9 @@ def write_file(writer: str, table: pa.Table, path: str, random_: random.Random, 
         try:
             Path(path).unlink(missing_ok=True)
             write(part, path, random.Random(seed), random.Random(shared))
-            pq.ParquetFile(path).read()
-            return True
+            file = pq.ParquetFile(path)
+            # pyarrow ends before the first page without values, which it writes to a row group without rows.
+            return bool(file.read().num_rows == file.metadata.num_rows)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:
