@@ -220,7 +220,12 @@ def _change_file(folder: Folder, random_: random.Random) -> None:
     rows = folder.tables[number]
     part = rows.slice(0, random_.randrange(rows.num_rows + 1))
     temporary = folder.path / ".new"
-    pq.write_table(part, temporary, row_group_size=50)
+    try:
+        pq.write_table(part, temporary, row_group_size=50)
+    except pa.ArrowException:
+        # pyarrow cannot write every type that it reads.
+        temporary.unlink(missing_ok=True)
+        return
     temporary.replace(folder.files[number])
     folder.tables[number] = pq.ParquetFile(folder.files[number]).read()
     folder.index += ", stale"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -69,7 +70,7 @@ def convert(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.ExtensionArray.from_storage(kind, convert(array, kind.storage_type))
     if isinstance(array.type, pa.BaseExtensionType):
         return convert(array.storage, kind)
-    is_rounded = pt.is_floating(array.type) and not pt.is_floating(kind)
+    is_rounded = pt.is_floating(array.type) and not (pt.is_floating(kind) and kind.bit_width > array.type.bit_width)
     if is_rounded or not has_same_values(array.type, kind):
         raise UnreadableError(f"{array.type} has other values than {kind}")
     try:
@@ -163,29 +164,37 @@ def _parts(array: pa.Array) -> list[pa.Array]:
     if pt.is_struct(kind):
         return [array.is_valid(), *(part for child in array.flatten() for part in _parts(child))]
     if pt.is_map(kind):
-        entries = pa.list_(pa.struct([kind.key_field, kind.item_field]))
-        return _parts(array.cast(entries))
+        return [_lengths(array), *_parts(_elements(array, array.keys)), *_parts(_elements(array, array.items))]
     if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
-        return [pc.list_value_length(array), *_parts(_elements(array))]
+        return [_lengths(array), *_parts(_elements(array, array.values))]
     return [array]
 
 
-def _elements(array: pa.Array) -> pa.Array:
-    """Return the elements of all lists that are not null. pyarrow's `flatten` cannot copy every type."""
-    kind, count = array.type, len(array)
+def _borders(array: pa.Array) -> list[int]:
+    """Return where each list begins among the elements, and where the last one ends."""
+    kind = array.type
     if pt.is_fixed_size_list(kind):
-        borders = [(array.offset + number) * kind.list_size for number in range(count + 1)]
-    else:
-        borders = array.offsets.to_pylist()
+        return [(array.offset + number) * kind.list_size for number in range(len(array) + 1)]
+    return list(array.offsets.to_pylist())
+
+
+def _lengths(array: pa.Array) -> pa.Array:
+    """Return the length of each list, or null."""
     valid = array.is_valid().to_pylist()
+    lengths = [end - first for first, end in pairwise(_borders(array))]
+    return pa.array([length if is_valid else None for length, is_valid in zip(lengths, valid, strict=True)], pa.int64())
+
+
+def _elements(array: pa.Array, values: pa.Array) -> pa.Array:
+    """Return the elements of all lists that are not null. pyarrow's `flatten` cannot copy every type."""
     ranges: list[list[int]] = []
-    for number in range(count):
-        if valid[number] and ranges and ranges[-1][1] == borders[number]:
-            ranges[-1][1] = borders[number + 1]
-        elif valid[number]:
-            ranges.append([borders[number], borders[number + 1]])
-    slices = [array.values.slice(first, end - first) for first, end in ranges]
-    return pa.concat_arrays(slices) if slices else array.values.slice(0, 0)
+    for (first, end), is_valid in zip(pairwise(_borders(array)), array.is_valid().to_pylist(), strict=True):
+        if is_valid and ranges and ranges[-1][1] == first:
+            ranges[-1][1] = end
+        elif is_valid:
+            ranges.append([first, end])
+    slices = [values.slice(first, end - first) for first, end in ranges]
+    return pa.concat_arrays(slices) if slices else values.slice(0, 0)
 
 
 def comparable_rows(table: pa.Table, schema: pa.Schema) -> pa.Table:
