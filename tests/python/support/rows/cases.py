@@ -222,12 +222,13 @@ def _change_file(folder: Folder, random_: random.Random) -> None:
     temporary = folder.path / ".new"
     try:
         pq.write_table(part, temporary, row_group_size=50)
-    except pa.ArrowException:
-        # pyarrow cannot write every type that it reads.
+        rows = pq.ParquetFile(temporary).read()
+    except (pa.ArrowException, OSError):
+        # pyarrow cannot write and read every type.
         temporary.unlink(missing_ok=True)
         return
     temporary.replace(folder.files[number])
-    folder.tables[number] = pq.ParquetFile(folder.files[number]).read()
+    folder.tables[number] = rows
     folder.index += ", stale"
     # Arrow's schema of the file may be lost, so compare with the schema of the new file.
     folder.schema = table_schema(folder.files[0])

@@ -130,7 +130,7 @@ def difference(actual: pa.Table, expected: pa.Table) -> str | None:
         return f"{actual.num_rows} rows instead of {expected.num_rows}"
     for number, name in enumerate(expected.schema.names):
         left, right = _one_array(actual.column(number)), _one_array(expected.column(number))
-        for place, (found, wanted) in enumerate(zip(_parts(left), _parts(right), strict=True)):
+        for place, (found, wanted) in enumerate(zip(flat_parts(left), flat_parts(right), strict=True)):
             if not found.equals(wanted):
                 return f"column {name!r} ({left.type}), part {place}: {_first_difference(found, wanted)}"
     return None
@@ -152,21 +152,21 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
 
 
-def _parts(array: pa.Array) -> list[pa.Array]:
+def flat_parts(array: pa.Array) -> list[pa.Array]:
     """Return flat arrays that are equal only if the arrays are equal bit for bit, nulls and NaN included."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
-        return _parts(array.storage)
+        return flat_parts(array.storage)
     if pt.is_floating(kind):
         return [array.view({16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}[kind.bit_width])]
     if pt.is_dictionary(kind):
-        return _parts(array.dictionary_decode())
+        return flat_parts(array.dictionary_decode())
     if pt.is_struct(kind):
-        return [array.is_valid(), *(part for child in array.flatten() for part in _parts(child))]
+        return [array.is_valid(), *(part for child in array.flatten() for part in flat_parts(child))]
     if pt.is_map(kind):
-        return [_lengths(array), *_parts(_elements(array, array.keys)), *_parts(_elements(array, array.items))]
+        return [_lengths(array), *flat_parts(_elements(array, array.keys)), *flat_parts(_elements(array, array.items))]
     if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
-        return [_lengths(array), *_parts(_elements(array, array.values))]
+        return [_lengths(array), *flat_parts(_elements(array, array.values))]
     return [array]
 
 

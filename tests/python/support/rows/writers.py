@@ -62,7 +62,10 @@ def pyarrow_options(table: pa.Table, random_: random.Random, shared: random.Rand
         "store_schema": shared.random() < 0.75,
         "write_statistics": random_.random() < 0.8,
         "row_group_size": random_.choice((1, 7, 40, 100, 1 << 20)),
-        "use_content_defined_chunking": types["version"] == "2.6" and random_.random() < 0.1,
+        # pyarrow crashes if it has to cut views, or values of a type that it converts.
+        "use_content_defined_chunking": random_.random() < 0.1
+        and types["version"] == "2.6"
+        and "view" not in str(table.schema),
     }
     if table.num_rows > 3000:
         options |= {"row_group_size": random_.choice((20_000, 1 << 20)), "data_page_size": 2000}
