@@ -104,7 +104,9 @@ class Run:
             self.mismatches += 1
             repeat = f"--seed {self.options.seed} --only {number} --per-folder {self.options.per_folder}"
             repeat += f" --writer {self.options.writer}" if self.options.writer else ""
-            print(f"MISMATCH {outcome.writer}, {outcome.readers or 'pyarrow'}: {repeat}\n{outcome.detail}\n", flush=True)
+            print(
+                f"MISMATCH {outcome.writer}, {outcome.readers or 'pyarrow'}: {repeat}\n{outcome.detail}\n", flush=True
+            )
 
     def all(self) -> None:
         """Start processes until there are enough cases."""

@@ -22,7 +22,7 @@ import pyarrow.types as pt
 import parsieve as ps
 from support.rows import writers
 from support.rows.conditions import Condition, paths_of, random_condition, tests_of, truths
-from support.rows.languages import LANGUAGES, Language, Unsayable
+from support.rows.languages import LANGUAGES, Language, UnsayableError
 from support.rows.reading import UnreadableError, as_rows, comparable_rows, difference, has_twins, table_schema, take
 from support.rows.tables import random_files
 from support.rows.values import family
@@ -78,13 +78,10 @@ class Folder:
     @classmethod
     def of(cls, path: Path, writer: str) -> Folder:
         """Read the files of a folder with pyarrow."""
-        files = sorted(str(file) for file in path.glob("*.parquet"))
+        files = [str(path)] if path.is_file() else sorted(str(file) for file in path.glob("*.parquet"))
         excuse = "names that differ only in case" if has_twins(files) else ""
         for file in files:
-            schema = pq.ParquetFile(file).schema
-            leaves = [schema.column(number) for number in range(len(schema))]
-            if any(leaf.physical_type == "INT96" and leaf.max_repetition_level + ("." in leaf.path) for leaf in leaves):
-                excuse = "INT96 in a nested column"
+            excuse = excuse or _int96_limit(file)
         tables = [pq.ParquetFile(file).read() for file in files]
         return cls(path, writer, files, table_schema(files[0]), tables, excuse=excuse)
 
@@ -120,6 +117,23 @@ class Folder:
                 mask = truths(condition, comparable_rows(table, self.schema), language.rules)
                 rows = take(rows, [number for number, truth in enumerate(mask) if truth is True])
             yield rows, is_exact
+
+
+def _int96_limit(path: str) -> str:
+    """Return why parsieve may refuse the INT96 timestamps of a file, or ""."""
+    schema = pq.ParquetFile(path).schema
+    leaves = [schema.column(number) for number in range(len(schema))]
+    leaves = [leaf for leaf in leaves if leaf.physical_type == "INT96"]
+    if any("." in leaf.path for leaf in leaves):
+        return "INT96 in a nested column"
+    if leaves:
+        micros = pq.read_table(path, columns=[leaf.path for leaf in leaves], coerce_int96_timestamp_unit="us")
+        try:
+            for column in micros.columns:
+                column.cast(pa.timestamp("ns"))
+        except pa.ArrowInvalid:
+            return "INT96 beyond the years of nanoseconds"
+    return ""
 
 
 def write_folder(path: Path, random_: random.Random, writer: str) -> Folder | None:
@@ -196,6 +210,16 @@ def run_folder(seed: str, root: Path, count: int, writer: str | None = None) -> 
     return check_folder(folder, random_, count)
 
 
+def run_file(path: Path, seed: str, indexes: Path, count: int) -> list[Outcome]:
+    """Compare the rows of some plans of a file of another writer. The file does not change; its index is elsewhere."""
+    random_ = random.Random(seed)
+    folder = Folder.of(path, "other files")
+    table = ps.open_table(str(path), index_location=str(indexes))
+    if random_.random() < 0.7:
+        build_index(table, folder, random_)
+    return [check_plan(table, folder, random_) for _ in range(count)]
+
+
 def check_folder(folder: Folder, random_: random.Random, count: int) -> list[Outcome]:
     """Compare the rows of some plans of a folder. It may get filters and an index first."""
     try:
@@ -244,7 +268,7 @@ def check_plan(table: ps.Table, folder: Folder, random_: random.Random) -> Outco
         condition = None
     form, columns = projection_of(random_, folder.schema, condition)
     tests = [] if condition is None else list(tests_of(condition))
-    types = {path: kind for path, kind in paths_of(folder.schema)}
+    types = dict(paths_of(folder.schema))
     outcome = Outcome(
         EQUAL,
         folder.writer,
@@ -258,7 +282,7 @@ def check_plan(table: ps.Table, folder: Folder, random_: random.Random) -> Outco
     as_batches = random_.random() < 0.3
     try:
         request = {"where": None} if condition is None else language.render(condition, folder.schema, random_)
-    except Unsayable as error:
+    except UnsayableError as error:
         outcome.result, outcome.detail = UNSAYABLE, str(error)
         return outcome
     about = f"{language.name}: {condition}, columns={columns}, {options}, index: {folder.index}"
@@ -326,3 +350,11 @@ def expected_rows(
     if not names:
         return together.select([]), is_certain
     return pa.table([together.column(name) for name in names], schema=schema), is_certain
+
+
+def is_readable(path: Path) -> bool:
+    """Return whether pyarrow can read a file, which may be encrypted or have types that pyarrow does not support."""
+    try:
+        return bool(pq.ParquetFile(path).read().num_rows >= 0)
+    except (pa.ArrowException, OSError):
+        return False

@@ -47,7 +47,7 @@ class Language:
     accepts: Callable[[pa.DataType], bool] = lambda kind: True
 
 
-class Unsayable(Exception):
+class UnsayableError(Exception):
     """A language has no literal for a value."""
 
 
@@ -91,10 +91,10 @@ def _sql_test(column: str, op: str, literals: tuple[Any, ...], put: Callable[[An
         case "prefix" if isinstance(literals[0], str):
             return f"{column} LIKE '" + literals[0].replace("'", "''") + "%'"
         case "prefix":
-            raise Unsayable("a prefix of bytes in SQL")
+            raise UnsayableError("a prefix of bytes in SQL")
         case "day":
             if not -700_000 < literals[0] < 2_900_000:
-                raise Unsayable("a day beyond the years 1 to 9999")
+                raise UnsayableError("a day beyond the years 1 to 9999")
             return f"CAST({column} AS DATE) = DATE '{dt.date(1970, 1, 1) + dt.timedelta(days=literals[0])}'"
         case "distinct":
             return f"{column} IS DISTINCT FROM {put(literals[0])}"
@@ -117,7 +117,7 @@ def _tuples(condition: Condition, schema: pa.Schema, random_: random.Random) -> 
     def term(test: Test) -> tuple[Any, str, Any]:
         column = test.path if len(test.path) > 1 else test.path[0]
         if not test.values:
-            raise Unsayable("a test for null")
+            raise UnsayableError("a test for null")
         if test.op in ("in", "not in"):
             return column, test.op, list(test.values)
         return column, test.op, test.values[0]
@@ -147,7 +147,7 @@ def _arrow(condition: Condition, schema: pa.Schema, random_: random.Random) -> d
         try:
             return value if isinstance(value, pa.Scalar) else pa.scalar(value)
         except (pa.ArrowInvalid, OverflowError):
-            raise Unsayable(f"pyarrow has no scalar for {value!r}") from None
+            raise UnsayableError(f"pyarrow has no scalar for {value!r}") from None
 
     def expression(part: Condition) -> Any:
         match part:
@@ -174,7 +174,7 @@ def _arrow(condition: Condition, schema: pa.Schema, random_: random.Random) -> d
                 try:
                     members = pa.array([None if value is None else literal(value) for value in values])
                 except (pa.ArrowException, ValueError, TypeError):
-                    raise Unsayable("a list of mixed types") from None
+                    raise UnsayableError("a list of mixed types") from None
                 return field.isin(members) if op == "in" else ~field.isin(members)
         return _FUNCTIONS[op](field, literal(values[0]))
 
@@ -188,9 +188,9 @@ def _polars(condition: Condition, schema: pa.Schema, random_: random.Random) -> 
     def literal(value: Any) -> Any:
         value = value.as_py() if isinstance(value, pa.Scalar) else value
         if not isinstance(value, bool | int | float | str) or (isinstance(value, float) and not math.isfinite(value)):
-            raise Unsayable("Polars cannot serialize every literal")
+            raise UnsayableError("Polars cannot serialize every literal")
         if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
-            raise Unsayable("Polars has no such integer")
+            raise UnsayableError("Polars has no such integer")
         return value
 
     def expression(part: Condition) -> Any:
@@ -203,7 +203,7 @@ def _polars(condition: Condition, schema: pa.Schema, random_: random.Random) -> 
                 return ~expression(inner)
             case Test(path, op, values):
                 if path[0] == "" or path[0] == "*" or path[0].startswith("^"):
-                    raise Unsayable("Polars has no such name")
+                    raise UnsayableError("Polars has no such name")
                 column = pl.col(path[0])
                 for name in path[1:]:
                     column = column.struct.field(name)
@@ -219,7 +219,7 @@ def _polars(condition: Condition, schema: pa.Schema, random_: random.Random) -> 
                 return column
             case "prefix":
                 if not isinstance(values[0], str):
-                    raise Unsayable("a prefix of bytes")
+                    raise UnsayableError("a prefix of bytes")
                 return column.str.starts_with(values[0])
             case "between":
                 return column.is_between(pl.lit(literal(values[0])), pl.lit(literal(values[1])))

@@ -18,7 +18,7 @@ FIRST_SECOND, LAST_SECOND = -9_000_000_000, 9_000_000_000
 WORDS = ("", "a", "ab", "abc", "b", "it's", "é", "😀", "a%", "a_", "\\", 'q"q', "a\0b", "x" * 70, "naïve", "Z")
 
 
-class Money(pa.ExtensionType):
+class Money(pa.ExtensionType):  # type: ignore[misc]
     """An extension type that is never registered, so that pyarrow reads its storage and metadata."""
 
     def __init__(self) -> None:

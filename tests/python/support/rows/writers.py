@@ -9,6 +9,7 @@ import functools
 import io
 import random
 from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -172,11 +173,9 @@ def by_arrow_rs(table: pa.Table, path: str, random_: random.Random, shared: rand
 
 
 def by_fastparquet(table: pa.Table, path: str, random_: random.Random, shared: random.Random) -> None:
-    import fastparquet
-
     if table.num_rows == 0:
         raise UnwritableError("no rows")
-    fastparquet.write(
+    import_module("fastparquet").write(
         path,
         table.to_pandas(),
         row_group_offsets=random_.choice((20, 1000)),
@@ -187,14 +186,12 @@ def by_fastparquet(table: pa.Table, path: str, random_: random.Random, shared: r
 
 
 def by_clickhouse(table: pa.Table, path: str, random_: random.Random, shared: random.Random) -> None:
-    import chdb
-
     source = f"{path}.source"
     try:
         pq.write_table(table, source)
         version = random_.choice(("1.0", "2.6", "2.latest"))
         codec = random_.choice(("none", "snappy", "gzip", "brotli", "zstd", "lz4"))
-        chdb.query(
+        import_module("chdb").query(
             f"SELECT * FROM file('{source}', Parquet) INTO OUTFILE '{path}' FORMAT Parquet "
             f"SETTINGS output_format_parquet_row_group_size = {random_.choice((30, 1000))}, "
             f"output_format_parquet_data_page_size = {random_.choice((100, 5000))}, "
