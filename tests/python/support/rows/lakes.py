@@ -71,11 +71,8 @@ def delta_table(folder: Path, random_: random.Random) -> tuple[Any, pa.Table]:
     """Write a Delta table with arrow-rs, delete rows by deletion vectors, and return it with its live rows."""
     schema = _schema(random_)
     options: dict[str, Any] = {"partition_by": ["part"]} if random_.random() < 0.5 else {}
-    configuration = {"configuration": {"delta.enableDeletionVectors": "true"}}
+    options["configuration"] = {"delta.enableDeletionVectors": "true"}
     for number in range(random_.randrange(1, 4)):
-        options = {name: value for name, value in options.items() if name != "configuration"}
-        if number == 0:
-            options |= configuration
         column = ColumnProperties(
             dictionary_enabled=random_.random() < 0.5, statistics_enabled=random_.choice(("NONE", "CHUNK", "PAGE"))
         )
@@ -93,6 +90,7 @@ def delta_table(folder: Path, random_: random.Random) -> tuple[Any, pa.Table]:
             ),
             **options,
         )
+        options.pop("configuration", None)
     _delete_by_vectors(folder, random_)
     table = DeltaTable(str(folder))
     return str(folder), pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t"))
