@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from parsieve import _core
-from parsieve._core import Fetched
-from support.rows.cases import write_folder
+from parsieve._core import Fetched, ParsieveError
+from support.rows.cases import Folder, write_folder
+from support.rows.damage import Rows, damaged, keys_of, sound_file
 from support.rows.reading import difference, take
 from support.rows.values import family
 
@@ -175,3 +176,57 @@ def check_core(seed: str, root: Path, writer: str, count: int = 4) -> list[CoreO
     if folder is None:
         return []
     return [outcome for path in folder.files for outcome in check_file(path, random_, writer, count)]
+
+
+def check_damage(seed: str, root: Path, writer: str, damages: int = 8) -> list[CoreOutcome]:
+    """Read a file with some damages: each read raises a typed error, or returns values as written or as in pyarrow."""
+    random_ = random.Random(seed)
+    sound = sound_file(random_, root, writer)
+    if sound is None:
+        return []
+    [path], intact, outcomes = sound.files, Path(sound.files[0]).read_bytes(), []
+    for _ in range(damages):
+        name, data = damaged(intact, random_)
+        Path(path).write_bytes(data)
+        for _ in range(2):
+            outcome = CoreOutcome(writer)
+            outcomes.append(outcome)
+            ranges = random_ranges(random_, sound.tables[0].num_rows)
+            about = f"{name}, ranges {str(ranges)[:200]}"
+            try:
+                problem = _damaged_read(path, data, sound, ranges, outcome)
+            except ParsieveError:
+                outcome.refused.append("damaged")
+            except BaseException:
+                outcome.mismatch = f"{about}\n{traceback.format_exc()}"
+            else:
+                outcome.mismatch = f"{about}\n{problem}" if problem else ""
+    return outcomes
+
+
+def _damaged_read(
+    path: str, data: bytes, sound: Folder, ranges: Sequence[tuple[int, int]], outcome: CoreOutcome
+) -> str:
+    """Return what is wrong with the values of a read, or ""."""
+    file, schema = open_rows(data), sound.tables[0].schema
+    columns = [
+        number
+        for number, field in enumerate(schema)
+        if file.unreadable(number) is None and file.schema.field(number).type.equals(field.type)
+    ]
+    actual, outcome.fetched = read_rows(data, file, columns, RowSet.of(ranges), 100)
+    outcome.num_rows = actual.num_rows
+    numbers = numbers_of(ranges)
+    if actual.num_rows != len(numbers):
+        return f"{actual.num_rows} rows instead of {len(numbers)}"
+    rows = Rows(path, sound.tables[0], schema)
+    for place, number in enumerate(columns):
+        found = keys_of(actual.column(place))
+        written, now = keys_of(rows.written.column(number)), keys_of(rows.now.column(number))
+        for value, row in zip(found, numbers, strict=True):
+            if value not in (written[row], now[row]):
+                return (
+                    f"column {schema.field(number)}, row {row}: {value!r} instead of {written[row]!r} as written or "
+                    f"{now[row]!r} as in pyarrow, which cannot read {sorted(rows.broken)[:5]}"
+                )
+    return ""

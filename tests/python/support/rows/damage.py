@@ -151,34 +151,40 @@ def is_read_by_pyarrow(path: str, schema: pa.Schema, actual: pa.Table, test: Cal
     return difference(actual, take(full, rows).select(actual.schema.names)) is None
 
 
-def run_damage(seed: str, root: Path, count: int, damages: int = 4, writer: str | None = None) -> list[Outcome]:
-    """Write a file, and compare some plans for each of some damages."""
-    random_ = random.Random(seed)
+def sound_file(random_: random.Random, root: Path, writer: str | None) -> Folder | None:
+    """Write a file with a column of unique numbers; None if pyarrow or parsieve cannot read all of its rows."""
     available = [name for name in ("pyarrow", "arrow-rs", "duckdb", "polars") if name in writers.installed()]
     chosen = random_.choice(available)
     writer = writer or chosen
     folder = root / "table"
     folder.mkdir(parents=True)
-    path = str(folder / "0.parquet")
     schema = random_schema(random_, 3)
     fields = [pa.field(UID, pa.int64()), *(field for field in schema if field.name)]
     size = random_.choice((5, 40, 200, 200))
     table = random_rows(pa.schema(fields), random_, size)
     table = table.set_column(0, UID, pa.array(range(1000, 1000 + size)))
-    written = writers.write_file(writer, table, path, random_)
+    written = writers.write_file(writer, table, str(folder / "0.parquet"), random_)
     if written is None or UID not in written.schema.names:
-        return []
+        return None
     sound = Folder.of(folder, writer)
-    if sound.excuse or not sound.is_filtered_by_pyarrow():
+    return None if sound.excuse or not sound.is_filtered_by_pyarrow() else sound
+
+
+def run_damage(seed: str, root: Path, count: int, damages: int = 4, writer: str | None = None) -> list[Outcome]:
+    """Write a file, and compare some plans for each of some damages."""
+    random_ = random.Random(seed)
+    sound = sound_file(random_, root, writer)
+    if sound is None:
         return []
+    [path] = sound.files
     intact = Path(path).read_bytes()
     outcomes = []
     for _ in range(damages):
-        shutil.rmtree(folder.parent / ".parsieve", ignore_errors=True)
+        shutil.rmtree(root / ".parsieve", ignore_errors=True)
         Path(path).write_bytes(intact)
-        with_index = random_.random() < 0.3
-        if with_index:
-            build_index(ps.open_table(str(folder)), sound, random_)
+        sound.index = "no index"
+        if random_.random() < 0.3:
+            build_index(ps.open_table(str(sound.path)), sound, random_)
         name, data = damaged(intact, random_)
         Path(path).write_bytes(data)
         rows = functools.cache(functools.partial(Rows, path, sound.tables[0], sound.schema))
