@@ -70,8 +70,7 @@ def convert(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.ExtensionArray.from_storage(kind, convert(array, kind.storage_type))
     if isinstance(array.type, pa.BaseExtensionType):
         return convert(array.storage, kind)
-    is_rounded = pt.is_floating(array.type) and not (pt.is_floating(kind) and kind.bit_width > array.type.bit_width)
-    if is_rounded or not has_same_values(array.type, kind):
+    if not has_same_values(array.type, kind) or _is_narrower(array.type, kind):
         raise UnreadableError(f"{array.type} has other values than {kind}")
     try:
         return array.cast(kind)
@@ -82,6 +81,15 @@ def convert(array: pa.Array, kind: pa.DataType) -> pa.Array:
 def has_same_values(source: pa.DataType, kind: pa.DataType) -> bool:
     """Return whether values of one type may be values of another type, so that both can be compared exactly."""
     return source == kind or pt.is_null(source) or _meaning(source) == _meaning(kind)
+
+
+def _is_narrower(source: pa.DataType, kind: pa.DataType) -> bool:
+    """Return whether parsieve refuses a conversion between numbers or times, even if no value would change."""
+    if pt.is_floating(source):
+        return not (pt.is_floating(kind) and kind.bit_width > source.bit_width)
+    if pt.is_decimal(source):
+        return not pt.is_decimal(kind)
+    return bool(pt.is_timestamp(source) and pt.is_date(kind))
 
 
 def _meaning(kind: pa.DataType) -> str:
