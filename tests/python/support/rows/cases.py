@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +36,9 @@ EQUAL, EITHER, REFUSED, NOT_UNDERSTOOD, UNSAYABLE, MISMATCH = (
     "no such literal",
     "MISMATCH",
 )
+# The partition column of some folders, and its text for null.
+PARTITION = "partition"
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 # How often each writer writes a folder. Starting ClickHouse takes longer than reading its files.
 WEIGHTS = {"pyarrow": 12, "duckdb": 4, "polars": 4, "arrow-rs": 8, "fastparquet": 1, "clickhouse": 1}
 
@@ -78,12 +82,32 @@ class Folder:
     @classmethod
     def of(cls, path: Path, writer: str) -> Folder:
         """Read the files of a folder with pyarrow."""
-        files = [str(path)] if path.is_file() else sorted(str(file) for file in path.glob("*.parquet"))
+        files = [str(path)] if path.is_file() else sorted(str(file) for file in path.rglob("*.parquet"))
         excuse = "names that differ only in case" if has_twins(files) else ""
         for file in files:
             excuse = excuse or _int96_limit(file)
-        tables = [pq.ParquetFile(file).read() for file in files]
-        return cls(path, writer, files, table_schema(files[0]), tables, excuse=excuse)
+        folder = cls(path, writer, files, table_schema(files[0]), [], excuse=excuse)
+        texts = [folder.partition(file) for file in files]
+        if any(texts):
+            is_number = all(text is None or text.isdigit() for text in texts)
+            column = pa.field(PARTITION, pa.int32() if is_number else pa.string())
+            folder.schema = folder.schema.append(column)
+        folder.tables = [folder.read(file) for file in files]
+        return folder
+
+    def partition(self, file: str) -> str | None:
+        """Return the value of the partition column in the path of a file."""
+        name, _, value = Path(file).parent.name.partition("=")
+        return unquote(value) if name == PARTITION and value != NO_VALUE else None
+
+    def read(self, file: str) -> pa.Table:
+        """Return the rows of a file with the value of the partition column."""
+        rows = pq.ParquetFile(file).read()
+        if PARTITION not in self.schema.names:
+            return rows
+        kind, text = self.schema.field(PARTITION).type, self.partition(file)
+        value = None if text is None else int(text) if pt.is_int32(kind) else text
+        return rows.append_column(PARTITION, pa.array([value] * rows.num_rows, kind))
 
     def sample(self) -> pa.Table:
         """Return rows with the types of the table, to choose values from."""
@@ -142,10 +166,12 @@ def write_folder(path: Path, random_: random.Random, writer: str) -> Folder | No
     tables = random_files(random_)
     random_.shuffle(tables)
     shared = random_.getrandbits(64)
-    written = [
-        writers.write_file(writer, table, str(path / f"{number}.parquet"), random_, shared)
-        for number, table in enumerate(tables)
-    ]
+    partitions = random_.choice((("1", "2", NO_VALUE), ("a", "é", "a b"))) if random_.random() < 0.15 else ()
+    written = []
+    for number, table in enumerate(tables):
+        place = path / f"{PARTITION}={quote(random_.choice(partitions))}" if partitions else path
+        place.mkdir(exist_ok=True)
+        written.append(writers.write_file(writer, table, str(place / f"{number}.parquet"), random_, shared))
     return Folder.of(path, writer) if any(table is not None for table in written) else None
 
 
@@ -241,21 +267,22 @@ def check_folder(folder: Folder, random_: random.Random, count: int) -> list[Out
 def _change_file(folder: Folder, random_: random.Random) -> None:
     """Replace a file by its first rows, so that the index is stale."""
     number = random_.randrange(len(folder.files))
-    rows = folder.tables[number]
+    rows = pq.ParquetFile(folder.files[number]).read()
     part = rows.slice(0, random_.randrange(rows.num_rows + 1))
     temporary = folder.path / ".new"
     try:
         pq.write_table(part, temporary, row_group_size=50)
-        rows = pq.ParquetFile(temporary).read()
+        pq.ParquetFile(temporary).read()
     except (pa.ArrowException, OSError):
         # pyarrow cannot write and read every type.
         temporary.unlink(missing_ok=True)
         return
     temporary.replace(folder.files[number])
-    folder.tables[number] = rows
+    folder.tables[number] = folder.read(folder.files[number])
     folder.index += ", stale"
     # Arrow's schema of the file may be lost, so compare with the schema of the new file.
-    folder.schema = table_schema(folder.files[0])
+    columns = [column for column in folder.schema if column.name == PARTITION]
+    folder.schema = pa.schema([*table_schema(folder.files[0]), *columns])
 
 
 def check_plan(table: ps.Table, folder: Folder, random_: random.Random) -> Outcome:
