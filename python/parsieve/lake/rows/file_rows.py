@@ -219,10 +219,12 @@ class FileRows:
             return
         if any("." in path for path in int96_paths):
             raise UnsupportedError(f"{self.name}: {int96_paths[0]} is a nested INT96, which is not supported")
+        # pyarrow ends a batch with its row group if a column has dictionaries, so that both reads need the same columns.
+        same_paths = paths if any(_has_dictionary(column.type) for column in file.schema_arrow) else int96_paths
         with self._open_file(coerce_int96_timestamp_unit="us") as file_in_micros:
             pairs = zip(
                 file.iter_batches(BATCH_ROWS, row_groups=groups, columns=paths),
-                file_in_micros.iter_batches(BATCH_ROWS, row_groups=groups, columns=int96_paths),
+                file_in_micros.iter_batches(BATCH_ROWS, row_groups=groups, columns=same_paths),
                 strict=True,
             )
             for batch, micros in pairs:
@@ -237,6 +239,11 @@ class FileRows:
                         ) from error
                     batch = batch.set_column(place, name, values)
                 yield batch
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    inner = (kind.field(number).type for number in range(kind.num_fields))
+    return bool(pt.is_dictionary(kind)) or any(map(_has_dictionary, inner))
 
 
 def _prefixes(path: str) -> list[str]:

@@ -83,7 +83,7 @@ class Folder:
     def of(cls, path: Path, writer: str) -> Folder:
         """Read the files of a folder with pyarrow."""
         files = [str(path)] if path.is_file() else sorted(str(file) for file in path.rglob("*.parquet"))
-        excuse = "names that differ only in case" if has_twins(files) else ""
+        excuse = "names that differ only in case" if has_twins(files, table_schema(files[0])) else ""
         for file in files:
             excuse = excuse or _int96_limit(file)
         folder = cls(path, writer, files, table_schema(files[0]), [], excuse=excuse)

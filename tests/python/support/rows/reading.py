@@ -121,10 +121,10 @@ def take(table: pa.Table, rows: Sequence[int]) -> pa.Table:
         return pa.concat_tables([table.slice(0, 0), *(table.slice(row, 1) for row in rows)])
 
 
-def has_twins(paths: Sequence[str]) -> bool:
-    """Return whether a file has two columns whose names differ only in case."""
+def has_twins(paths: Sequence[str], schema: pa.Schema) -> bool:
+    """Return whether a file or the table has two columns whose names differ only in case."""
     for path in paths:
-        names = pq.read_schema(path).names
+        names = {*pq.read_schema(path).names, *schema.names}
         if len({name.casefold() for name in names}) != len(names):
             return True
     return False
