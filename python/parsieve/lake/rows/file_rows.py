@@ -219,7 +219,7 @@ class FileRows:
             return
         if any("." in path for path in int96_paths):
             raise UnsupportedError(f"{self.name}: {int96_paths[0]} is a nested INT96, which is not supported")
-        # pyarrow ends a batch with its row group if a column has dictionaries, so that both reads need the same columns.
+        # pyarrow ends a batch with its row group if a column has dictionaries. Then both reads need the same columns.
         same_paths = paths if any(_has_dictionary(column.type) for column in file.schema_arrow) else int96_paths
         with self._open_file(coerce_int96_timestamp_unit="us") as file_in_micros:
             pairs = zip(

@@ -88,10 +88,12 @@ class Folder:
             excuse = excuse or _int96_limit(file)
         folder = cls(path, writer, files, table_schema(files[0]), [], excuse=excuse)
         texts = [folder.partition(file) for file in files]
-        if any(texts):
-            is_number = all(text is None or text.isdigit() for text in texts)
+        if any(Path(file).parent.name.startswith(f"{PARTITION}=") for file in files):
+            is_number = any(texts) and all(text is None or text.isdigit() for text in texts)
             column = pa.field(PARTITION, pa.int32() if is_number else pa.string())
-            folder.schema = folder.schema.append(column)
+            # It takes precedence over a column of the files, which ClickHouse adds.
+            others = [other for other in folder.schema if other.name != PARTITION]
+            folder.schema = pa.schema([*others, column])
         folder.tables = [folder.read(file) for file in files]
         return folder
 
@@ -107,6 +109,7 @@ class Folder:
             return rows
         kind, text = self.schema.field(PARTITION).type, self.partition(file)
         value = None if text is None else int(text) if pt.is_int32(kind) else text
+        rows = rows.select([name for name in rows.schema.names if name != PARTITION])
         return rows.append_column(PARTITION, pa.array([value] * rows.num_rows, kind))
 
     def sample(self) -> pa.Table:
@@ -281,8 +284,9 @@ def _change_file(folder: Folder, random_: random.Random) -> None:
     folder.tables[number] = folder.read(folder.files[number])
     folder.index += ", stale"
     # Arrow's schema of the file may be lost, so compare with the schema of the new file.
-    columns = [column for column in folder.schema if column.name == PARTITION]
-    folder.schema = pa.schema([*table_schema(folder.files[0]), *columns])
+    partitions = [column for column in folder.schema if column.name == PARTITION]
+    others = [column for column in table_schema(folder.files[0]) if column.name != PARTITION]
+    folder.schema = pa.schema([*others, *partitions])
 
 
 def check_plan(table: ps.Table, folder: Folder, random_: random.Random) -> Outcome:
