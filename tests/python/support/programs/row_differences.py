@@ -147,7 +147,7 @@ def summary(outcomes: list[cases.Outcome]) -> str:
     for outcome in outcomes:
         add("", ("all",), outcome.result)
         add("writer", (outcome.writer,), outcome.result)
-        add("reader", outcome.readers or ("pyarrow",), outcome.result)
+        add("reader", tuple(reader[:80] for reader in outcome.readers) or ("pyarrow",), outcome.result)
         add("language", (outcome.language,), outcome.result)
         add("operator", outcome.operators, outcome.result)
         add("type", outcome.types, outcome.result)
@@ -158,7 +158,7 @@ def summary(outcomes: list[cases.Outcome]) -> str:
     for group, counts in groups.items():
         lines.append(f"-- {group}" if group else "")
         for name in sorted({name for name, _ in counts}):
-            lines.append(f"{name[:27]:28}" + "".join(f"{counts[name, result]:22}" for result in results))
+            lines.append(f"{name:28}" + "".join(f"{counts[name, result]:22}" for result in results))
     reasons = Counter(
         outcome.detail.partition("\n")[0].rpartition(": ")[2][:90]
         for outcome in outcomes

@@ -22,6 +22,7 @@ import pyarrow.types as pt
 
 import parsieve as ps
 from support import footer_edit
+from support.aging import wait_until_old
 from support.rows import writers
 from support.rows.cases import EITHER, EQUAL, MISMATCH, Folder, Outcome, build_index, projection_of, readers_used
 from support.rows.conditions import paths_of, plain_values, random_condition, truths
@@ -187,6 +188,7 @@ def run_damage(seed: str, root: Path, count: int, damages: int = 4, writer: str 
             build_index(ps.open_table(str(sound.path)), sound, random_)
         name, data = damaged(intact, random_)
         Path(path).write_bytes(data)
+        wait_until_old(sound.path)
         rows = functools.cache(functools.partial(Rows, path, sound.tables[0], sound.schema))
         outcomes += [_check(sound, path, rows, random_, f"{name}, {sound.index}") for _ in range(count)]
     return outcomes
@@ -211,7 +213,7 @@ def _check(folder: Folder, path: str, read: Callable[[], Rows], random_: random.
     try:
         plan = ps.open_table(str(folder.path)).plan(**request, **options)
         actual = plan.to_arrow(names)
-        outcome.readers = tuple(sorted(set((readers_used(plan) or {}).values())))
+        outcome.readers = tuple(readers_used(plan) or ())
     except ps.ParsieveError as error:
         outcome.result, outcome.detail = EITHER, f"{type(error).__name__}: {error}"
         return outcome
