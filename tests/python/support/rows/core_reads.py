@@ -16,7 +16,7 @@ from parsieve import _core
 from parsieve._core import Fetched, ParsieveError
 from support.rows.cases import Folder, write_folder
 from support.rows.damage import Rows, damaged, keys_of, sound_file
-from support.rows.reading import difference, take
+from support.rows.reading import take, value_difference
 from support.rows.values import family
 
 # Without the row reader, the tests are skipped.
@@ -159,7 +159,7 @@ def check_file(path: str, random_: random.Random, writer: str, count: int) -> li
             actual, outcome.fetched = read_rows(data, file, chosen, rows, batch_rows, budget)
             expected = take(theirs, numbers_of(ranges)).replace_schema_metadata(None).select(chosen)
             outcome.num_rows = actual.num_rows
-            found = difference(actual, expected)
+            found = _schema_difference(actual.schema, expected.schema) or value_difference(actual, expected)
             if found is None and chosen and file.compressed_size(chosen, RowSet.all(file.num_rows)) < 0:
                 found = "a negative size"
             outcome.mismatch = f"{about}\n{found}" if found else ""
@@ -167,6 +167,15 @@ def check_file(path: str, random_: random.Random, writer: str, count: int) -> li
             # A panic of Rust code is a `BaseException`.
             outcome.mismatch = f"{about}\n{traceback.format_exc()}"
     return outcomes
+
+
+def _schema_difference(actual: pa.Schema, expected: pa.Schema) -> str:
+    """Return how two schemas differ, or "". The inner names of maps may differ, as they do for pyarrow itself."""
+    for found, wanted in zip(actual, expected, strict=True):
+        same = (found.name, found.nullable, found.metadata) == (wanted.name, wanted.nullable, wanted.metadata)
+        if not same or not found.type.equals(wanted.type):
+            return f"{found} {found.metadata} instead of {wanted} {wanted.metadata}"
+    return ""
 
 
 def check_core(seed: str, root: Path, writer: str, count: int = 4) -> list[CoreOutcome]:

@@ -134,6 +134,11 @@ def difference(actual: pa.Table, expected: pa.Table) -> str | None:
     """Return how two tables differ in their schemas with metadata, their rows or their order; None if they do not."""
     if not actual.schema.equals(expected.schema, check_metadata=True):
         return f"schema:\n{actual.schema.to_string()}\nexpected:\n{expected.schema.to_string()}"
+    return value_difference(actual, expected)
+
+
+def value_difference(actual: pa.Table, expected: pa.Table) -> str | None:
+    """Return how the rows of two tables with the same types differ; None if they do not."""
     if actual.num_rows != expected.num_rows:
         return f"{actual.num_rows} rows instead of {expected.num_rows}"
     for number, name in enumerate(expected.schema.names):
