@@ -206,7 +206,7 @@ def write_folder(path: Path, random_: random.Random, writer: str) -> Folder | No
 
 
 def build_index(table: ps.Table, folder: Folder, random_: random.Random) -> None:
-    """Build a random index of some columns. Columns without a type for it are left out."""
+    """Build a random index of some columns, without columns whose types cannot be indexed."""
     leaves = paths_of(folder.schema)
     chosen = random_.sample(leaves, min(len(leaves), random_.randrange(1, 4)))
     kind = random_.choice(("sieve", "sieve", "sieve", "bloom", "both"))

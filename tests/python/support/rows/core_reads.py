@@ -216,7 +216,7 @@ def check_damage(seed: str, root: Path, writer: str, damages: int = 8) -> list[C
 def _damaged_read(
     path: str, data: bytes, sound: Folder, ranges: Sequence[tuple[int, int]], outcome: CoreOutcome
 ) -> str:
-    """Return what is wrong with the values of a read, or ""."""
+    """Return how the values of a read are wrong, or ""."""
     file, schema = open_rows(data), sound.tables[0].schema
     columns = [
         number

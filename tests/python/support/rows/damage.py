@@ -124,7 +124,7 @@ def keys_of(column: pa.ChunkedArray) -> list[Any]:
 
 
 def unexplained(actual: pa.Table, rows: Rows, numbers: Sequence[int], was: Sequence[bool], now: Sequence[bool]) -> str:
-    """Return why the rows of a plan are not those of the file as written or as pyarrow reads it, or ""."""
+    """Return how the rows of a plan differ from the written rows and from pyarrow's reading, or ""."""
     found = list(zip(*(keys_of(column) for column in actual.columns), strict=True))
     written = [keys_of(rows.written.column(number)) for number in numbers]
     read = [keys_of(rows.now.column(number)) for number in numbers]

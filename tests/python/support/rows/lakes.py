@@ -165,7 +165,7 @@ def _iceberg_settings(random_: random.Random) -> dict[str, str]:
 
 
 def _small(kind: pa.DataType) -> pa.DataType:
-    """Return the type that pyiceberg's schema stands for, without the large variants."""
+    """Return a type of pyiceberg's schema without its large variant."""
     for large, small in ((pa.large_string(), pa.string()), (pa.large_binary(), pa.binary())):
         if kind == large:
             return small

@@ -102,7 +102,7 @@ def _integers(random_: random.Random, size: int, low: int, high: int) -> list[in
     edges = [number for number in (0, 1, -1, low, high, low + 1, high - 1) if low <= number <= high]
     random_.shuffle(edges)
     narrow = random_.random() < 0.6
-    # Deltas of small numbers need few bits, and those of large numbers overflow.
+    # Deltas of small numbers need few bits, and deltas of large numbers overflow.
     ends = (max(low, -50), min(high, 1000)) if narrow else (low, high)
     return edges[: random_.randrange(len(edges) + 1)] + [random_.randint(*ends) for _ in range(max(1, size))]
 
