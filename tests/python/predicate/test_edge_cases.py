@@ -267,3 +267,19 @@ def test_repeated_parts_are_removed() -> None:
     form = normalize(parse(" OR ".join(["(x = 1 AND y = 2)", "x > 5"] * 500), schema))
     assert isinstance(form, Or)
     assert len(form.parts) == 2
+
+
+@pytest.mark.parametrize("value", [9999999.979999999, 0.9672102736093625, 9511068.615439251])
+def test_floats_of_polars_expressions_are_exact(value: float) -> None:
+    """Polars writes floats exactly to its JSON, but reads some of them as a neighbor."""
+    schema = pa.schema({"x": pa.float64(), "y": pa.float32()})
+    for literal in (value, pl.lit(value, dtype=pl.Float64)):
+        expr = parse(pl.col("x") == literal, schema)
+        assert isinstance(expr, Compare)
+        assert expr.value.scalar.as_py() == value
+    single = float(np.float32(value))
+    expr = parse(pl.col("y") == pl.lit(value, dtype=pl.Float32), schema)
+    assert isinstance(expr, Compare)
+    assert expr.value.scalar.as_py() == single
+    # Polars would add another number than this one.
+    assert unknowns(parse(pl.col("x") == pl.lit(value) + 1.0, schema))

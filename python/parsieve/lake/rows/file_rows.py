@@ -33,7 +33,13 @@ def foreign(what: str, keyed: bool = False) -> Iterator[None]:
         yield
     except pa.ArrowNotImplementedError as error:
         raise UnsupportedError(f"{what}: {error}") from error
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError, pa.ArrowSerializationError) as error:
+    except (
+        pa.ArrowInvalid,
+        pa.ArrowTypeError,
+        pa.ArrowKeyError,
+        pa.ArrowIndexError,
+        pa.ArrowSerializationError,
+    ) as error:
         if keyed and "crypt" in str(error):
             raise DecryptionError(f"{what}: wrong decryption keys: {error}") from error
         if "magic bytes not found" in str(error):

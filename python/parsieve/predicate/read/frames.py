@@ -153,13 +153,24 @@ def _evaluate(node: Any) -> pa.Array:
         raise NotUnderstoodError("only comparisons of a column with a literal are supported")
     import polars as pl
 
+    match node:
+        # Polars itself reads one in sixteen floats of its JSON as the float next to it.
+        case {"Literal": {"Dyn": {"Float": float(value)}}} | {"Literal": {"Scalar": {"Float64": float(value)}}}:
+            return pa.array([value], pa.float64())
+        case {"Literal": {"Scalar": {"Float32": float(value)}}}:
+            return pa.array([value], pa.float32())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            series = pl.select(_expression(node)).to_series()
+            expression = _expression(node)
+            if read_json(expression.meta.serialize(format="json")) != node:
+                raise NotUnderstoodError("Polars changes a float in it; compute the value first")
+            series = pl.select(expression).to_series()
             if series.dtype == pl.List or series.dtype == pl.Array:
                 series = series.explode()
             return pa.chunked_array(series.to_arrow()).combine_chunks() if len(series) else pa.nulls(0)
+    except NotUnderstoodError:
+        raise
     except (Exception, pl.exceptions.PanicException) as error:
         raise NotUnderstoodError(f"Polars cannot compute the value: {shortened(str(error))}") from None
 
