@@ -32,7 +32,7 @@ pub fn run(data: &[u8]) {
         let all = scan(data, &file, column, &RowSet::all(rows), 1 << 20);
         for budget in [1, 1 << 20] {
             let found = scan(data, &file, column, &some, budget);
-            // A damaged page may be among those that are not needed.
+            // A scan of some rows may need no damaged page.
             if let (Ok(all), Ok(found)) = (&all, &found) {
                 assert_eq!(all.len() as u64, rows);
                 assert_eq!(found.len() as u64, some.num_rows());

@@ -121,11 +121,15 @@ fn some(rows: &[Range<u64>]) -> RowSet {
     RowSet::of(rows.to_vec())
 }
 
+fn one(rows: Range<u64>) -> RowSet {
+    std::iter::once(rows).collect()
+}
+
 fn sets() -> Vec<RowSet> {
     vec![
         RowSet::all(ROWS as u64),
         some(&[]),
-        some(&[15_999..16_001]),
+        one(15_999..16_001),
         some(&[0..1, 2..3, 17..18, 19_999..22_700, 39_999..40_000]),
         (0..ROWS as u64).filter(|row| row % 3 == 0).map(|row| row..row + 1).collect(),
         (0..ROWS as u64).filter(|row| row % 4001 == 5).map(|row| row..row + 1).collect(),
@@ -157,10 +161,10 @@ fn scans_return_exactly_the_rows() {
 fn only_pages_with_wanted_rows_are_fetched() {
     let file = write(properties().set_dictionary_enabled(false));
     let opened = open(&file);
-    let (trips, size) = check(&file, &opened, &[0, 1, 2, 3], &some(&[20_000..20_001]), BUDGET);
+    let (trips, size) = check(&file, &opened, &[0, 1, 2, 3], &one(20_000..20_001), BUDGET);
     assert_eq!(trips, 1, "the offset index came with the footer");
     assert!(size < to_u64(file.len()) / 15, "{size} of {}", file.len());
-    let estimate = opened.compressed_size(&[0, 1, 2, 3], &some(&[20_000..20_001])).unwrap();
+    let estimate = opened.compressed_size(&[0, 1, 2, 3], &one(20_000..20_001)).unwrap();
     assert_eq!(estimate, size);
     // Far from the end, the offset index is fetched first, for all row groups at once.
     let footer = drive(&file, |fetched| Footer::read(to_u64(file.len()), FIRST_READ, fetched)).unwrap().0;
@@ -188,8 +192,8 @@ fn maps_of_pages_replace_footers() {
     part.row_groups.remove(0);
     part.row_groups.iter_mut().for_each(|group| drop(group.chunks.remove(2)));
     let opened = Arc::new(RowFile::from_map(&part).unwrap());
-    check(&file, &opened, &[1, 3], &some(&[16_000..16_010]), BUDGET);
-    for (columns, rows) in [(&[1][..], some(&[15_999..16_000])), (&[2], some(&[16_000..16_001]))] {
+    check(&file, &opened, &[1, 3], &one(16_000..16_010), BUDGET);
+    for (columns, rows) in [(&[1][..], one(15_999..16_000)), (&[2], one(16_000..16_001))] {
         let error = RowScan::new(Arc::clone(&opened), columns, &rows, 10, BUDGET).and_then(|mut scan| scan.step());
         assert_eq!(error.unwrap_err().class(), Class::Value);
     }
@@ -216,6 +220,7 @@ fn wrong_offset_indexes_are_ignored() {
 }
 
 /// Moves the first row of a page, so that its neighbours have other numbers of rows.
+#[expect(clippy::ptr_arg, reason = "one type for all damages")]
 fn shift(pages: &mut Vec<Page>) {
     pages[2].first_row += 7;
 }
@@ -227,6 +232,7 @@ fn merge(pages: &mut Vec<Page>) {
 }
 
 /// Moves the boundary between two pages.
+#[expect(clippy::ptr_arg, reason = "one type for all damages")]
 fn late(pages: &mut Vec<Page>) {
     pages[2].len += 3;
     pages[3].offset += 3;
