@@ -224,8 +224,8 @@ def most_positional() -> tuple[int, str]:
 
 
 def crowded(root: Path, suffix: str) -> tuple[int, str]:
-    """Return the most source files in one folder, without `__init__` and `mod`, and that folder."""
-    files = [path for path in root.rglob(f"*{suffix}") if path.stem not in ("__init__", "mod")]
+    """Return the most source files in one folder, without `__init__`, `mod` and tests, and that folder."""
+    files = [path for path in root.rglob(f"*{suffix}") if not re.search("^(__init__|mod)$|_tests$", path.stem)]
     folder, count = Counter(path.parent for path in files).most_common(1)[0]
     return count, str(folder.relative_to(ROOT))
 
