@@ -10,7 +10,8 @@ Version 0.1 takes the guard for the newest version, which it refuses to read. It
 version, and its garbage collection reads all versions before it deletes a file.
 
 The first commit with a column in format 2 moves the versions: put the guard, copy the versions with the newest first,
-delete them in `commits/`, and mark the guard as complete. Any writer can finish this after a crash. Until then the
+delete copies that are too late, delete the versions in `commits/`, and mark the guard as complete. A copy is too late
+if another writer has moved and expired the version meanwhile. Any writer can finish this after a crash. Until then the
 guard also contains the newest version, because 0.1 takes that for an old one, and may expire it before it is copied.
 """
 
