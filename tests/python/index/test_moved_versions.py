@@ -27,7 +27,7 @@ from parsieve.io.store.base import Store
 from parsieve.lake import open_lake
 from parsieve.lake.base import Lake
 
-# All versions are older than this, whatever the clocks say.
+# All versions are older than this on any clock.
 END = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 STORED = Path(__file__).parents[2] / "vectors" / "index_v1.zip"
 

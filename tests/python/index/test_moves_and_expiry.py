@@ -1,4 +1,4 @@
-"""Two processes move the versions of an index to `log/` and expire them at once: no expired version comes back."""
+"""One process moves the versions of an index to `log/` while another one expires them. No expired version comes back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from parsieve.index.log.parts import lost
 from parsieve.index.log.publish import Transaction
 
 STORED = Path(__file__).parents[2] / "vectors" / "index_v1.zip"
-# All versions are older than this, whatever the clocks say.
+# All versions are older than this on any clock.
 END = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 OLDEST, NEWEST = 5, 7
 
