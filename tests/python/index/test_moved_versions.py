@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import shutil
 import zipfile
 import zlib
@@ -15,16 +16,19 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from obstore.store import MemoryStore
+from support.interrupted_store import InterruptedStore
 from support.killed_store import kills
 
 import parsieve as ps
 from parsieve.index import LocalStore, ObjectStore, TableIndex
 from parsieve.index.log.commit import Log
 from parsieve.index.log.folders import GUARD, LOG, name_of
-from parsieve.io.store.base import Store, Stored
+from parsieve.io.store.base import Store
 from parsieve.lake import open_lake
 from parsieve.lake.base import Lake
 
+# All versions are older than this on any clock.
+END = dt.datetime(9999, 1, 1, tzinfo=dt.UTC)
 STORED = Path(__file__).parents[2] / "vectors" / "index_v1.zip"
 
 
@@ -55,7 +59,8 @@ class Converted:
 
     def copy(self) -> Path:
         self._copies += 1
-        return Path(shutil.copytree(self.index, self._folder / f"index-{self._copies}"))
+        # Files of an index never change, so the copies can share them.
+        return Path(shutil.copytree(self.index, self._folder / f"index-{self._copies}", copy_function=os.link))
 
     def table(self, index: TableIndex | Path) -> ps.Table:
         return ps.Table(self.lake, index if isinstance(index, TableIndex) else TableIndex(index))
@@ -82,7 +87,9 @@ class Converted:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Converted:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Converted:
+    # No test here cuts the power, and a busy disk takes long.
+    monkeypatch.setattr(os, "fsync", lambda _: None)
     return Converted(tmp_path)
 
 
@@ -174,42 +181,10 @@ def test_expiry_and_a_drop_finish_a_killed_move(made: Converted, operation: str)
         shutil.rmtree(index)
 
 
-class InterruptedStore(LocalStore):
-    """A store that calls a function once, before the change number `number`."""
-
-    def __init__(self, folder: Path, number: int, action: Callable[[], object]) -> None:
-        super().__init__(folder)
-        self._left = number
-        self._action = action
-        self.is_done = False
-
-    def _count_change(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self.is_done = True
-            self._action()
-
-    def put(self, name: str, data: object) -> None:
-        self._count_change()
-        super().put(name, data)  # type: ignore[arg-type]
-
-    def put_if_absent(self, name: str, data: bytes) -> bool:
-        self._count_change()
-        return super().put_if_absent(name, data)
-
-    def delete(self, name: str) -> None:
-        self._count_change()
-        super().delete(name)
-
-    def list(self, folder: str) -> list[Stored]:
-        self._count_change()
-        return super().list(folder)
-
-
 OTHERS: dict[str, Callable[[ps.Table], object]] = {
     "convert": lambda table: table.convert_index(progress=False),
     "update": lambda table: table.update_index(progress=False),
-    "expire": lambda table: table.expire_index(0),
+    "expire": lambda table: table.expire_index(END),
     "drop": lambda table: table.drop_index(),
 }
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.index.log.folders import ATTEMPTS, LOG, Folders, contains, name_of, put_new
-from parsieve.index.log.parts import ROW_TYPES, MapPart, Part, Shelf
+from parsieve.index.log.parts import ROW_TYPES, MapPart, Part, Shelf, lost
 from parsieve.index.scan.units import UNITS, Unit
 from parsieve.io import document
 from parsieve.io.store.base import Store, Stored
@@ -398,7 +398,7 @@ class Log:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._folders = Folders(store)
+        self._folders = Folders(store, self._has_its_files)
         # The file of the version that was read last: its name, its bytes and its content.
         self._last: tuple[str, bytes, Commit] | None = None
 
@@ -483,6 +483,13 @@ class Log:
         scan = self._folders.scan()
         if scan.left or scan.is_moving:
             self._folders.move()
+
+    def _has_its_files(self, version: bytes) -> bool:
+        try:
+            return not lost(self.store, Commit.from_bytes(version, str(self.store)).parts())
+        except FormatError:
+            # Keep a damaged version until it expires.
+            return True
 
     def leave(self, newest: Commit | None) -> None:
         """Let writers of any version build an index again, after all columns were dropped."""

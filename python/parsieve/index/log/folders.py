@@ -10,7 +10,8 @@ Version 0.1 takes the guard for the newest version, which it refuses to read. It
 version, and its garbage collection reads all versions before it deletes a file.
 
 The first commit with a column in format 2 moves the versions: put the guard, copy the versions with the newest first,
-delete them in `commits/`, and mark the guard as complete. Any writer can finish this after a crash. Until then the
+delete copies that are too late, delete the versions in `commits/`, and mark the guard as complete. A copy is too late
+if another writer has moved and expired the version meanwhile. Any writer can finish this after a crash. Until then the
 guard also contains the newest version, because 0.1 takes that for an old one, and may expire it before it is copied.
 """
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from parsieve._core import FormatError
@@ -95,8 +96,10 @@ class Scan(NamedTuple):
 class Folders:
     """The two folders in a store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, has_its_files: Callable[[bytes], bool]) -> None:
         self._store = store
+        # Returns whether a version, given by its document, references no file that was deleted.
+        self._has_its_files = has_its_files
         # Whether `log/` had versions and `commits/` had the guard when they were listed last.
         self.is_moved = False
         self._has_guard = False
@@ -179,17 +182,39 @@ class Folders:
             put_new(store, GUARD, document.write("commit", {"moved_to": LOG, "moving": content}, version=2))
         scan, guard = self.scan(), self._guard()
         if guard.is_moving:
-            known = {version for version, _ in scan.moved}
+            known, copies = {version for version, _ in scan.moved}, {}
             for version, stored in reversed(scan.versions):
                 if version not in known:
                     # If 0.1 expires the version now, or another writer moves it, there is nothing to copy.
                     with contextlib.suppress(FileNotFoundError):
-                        put_new(store, name_of(version, LOG), self._copied(version, stored, guard))
+                        data = self._copied(version, stored, guard)
+                        if put_new(store, name_of(version, LOG), data):
+                            copies[version] = data
+            if copies:
+                self._withdraw_expired(copies)
         for _, stored in scan.left:
             store.delete(stored.name)
         if guard.is_moving:
             store.put(GUARD, _COMPLETE)
         self.is_moved = True
+
+    def _withdraw_expired(self, copies: Mapping[int, bytes]) -> None:
+        """Delete the copies of versions that were expired after this writer had read them.
+
+        A version is deleted in `commits/` before it can be expired in `log/`, so a copy whose original still exists is
+        not too late. Otherwise another writer has finished the move. Then a copy is too late if a later version was
+        expired, because the oldest version expires first, or if it is the oldest one and its files were removed.
+        """
+        scan = self.scan()
+        originals, moved = {version for version, _ in scan.left}, [version for version, _ in scan.moved]
+        for version in sorted(copies.keys() - originals):
+            later = [number for number in moved if number > version]
+            if not later or version not in moved:
+                continue
+            has_gap = later != list(range(version + 1, later[-1] + 1))
+            if has_gap or (version == moved[0] and not self._has_its_files(copies[version])):
+                self._store.delete(name_of(version, LOG))
+                moved.remove(version)
 
     def delete(self, versions: Collection[int]) -> int:
         """Delete some versions, oldest first. Return their size in bytes."""

@@ -14,19 +14,17 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from parsieve._core import FormatError
 from parsieve.filters.renewal_notes import RENEWALS
 from parsieve.index.log import bindings
 from parsieve.index.log.commit import Log
 from parsieve.index.log.folders import COMMITS, GUARD, LOG
-from parsieve.index.log.parts import PAGES, Part
+from parsieve.index.log.parts import NOTICES, PAGES
 from parsieve.io import document
-from parsieve.io.store.base import Store, Stored, unique
+from parsieve.io.store.base import Stored, unique
 
-NOTICES = "garbage"
 # No version references the notes about renewed files, so unused ones become garbage.
 FOLDERS = ("roots", "segments", "deltas", "shelves", PAGES, bindings.BINDINGS, COMMITS, LOG, RENEWALS)
 # Seconds after which a collector reads the versions again.
@@ -39,28 +37,6 @@ GARBAGE_AGE = dt.timedelta(days=1)
 # Younger versions stay, for plans on earlier states of the table.
 OLDER_THAN = dt.timedelta(days=7)
 OlderThan = dt.timedelta | dt.datetime | float
-
-
-def lost(store: Store, parts: Iterable[Part]) -> list[str]:
-    """Return the names of files that were deleted or are about to be deleted."""
-    announced: set[str] = set()
-    parts = [part for part in parts if part.name and part.size]
-    for notice in store.list(NOTICES) if parts else []:
-        # If the notice was deleted meanwhile, so were its files.
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                announced.update(document.read("garbage", store.get(notice.name), notice.name).texts("names"))
-            except FormatError:
-                # An unreadable notice may concern every file.
-                announced.update(part.name for part in parts)
-    return [part.name for part in parts if part.name in announced or not _exists(store, part)]
-
-
-def _exists(store: Store, part: Part) -> bool:
-    try:
-        return bool(store.get_ranges(part.name, [(0, 1)])[0])
-    except FileNotFoundError:
-        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from parsieve._core import FormatError
+from parsieve.io import document
 from parsieve.io.store.base import Store
 
 # The folder of maps of pages in a store.
 PAGES = "pages"
+# The folder of lists of files that are about to be deleted.
+NOTICES = "garbage"
 # Ids of slices are numbers of 32 bits, and the last one has a meaning of its own.
 MAX_IDS = 2**32 - 1
 # The types of the values in a row of `MapPart`.
@@ -98,3 +102,25 @@ class MapPart:
         if first_id < 0 or num_slices < 0 or first_id + num_slices > MAX_IDS:
             raise FormatError(f"{name}: a map of pages has ids out of range")
         return cls(first_id, num_slices, Part(name, size, digest), Part(blocks, blocks_size) if blocks else None)
+
+
+def lost(store: Store, parts: Iterable[Part]) -> list[str]:
+    """Return the names of files that were deleted or are about to be deleted."""
+    announced: set[str] = set()
+    parts = [part for part in parts if part.name and part.size]
+    for notice in store.list(NOTICES) if parts else []:
+        # If the notice was deleted meanwhile, so were its files.
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                announced.update(document.read("garbage", store.get(notice.name), notice.name).texts("names"))
+            except FormatError:
+                # An unreadable notice may concern every file.
+                announced.update(part.name for part in parts)
+    return [part.name for part in parts if part.name in announced or not _exists(store, part)]
+
+
+def _exists(store: Store, part: Part) -> bool:
+    try:
+        return bool(store.get_ranges(part.name, [(0, 1)])[0])
+    except FileNotFoundError:
+        return False

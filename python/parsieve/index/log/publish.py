@@ -9,7 +9,7 @@ from typing import Literal
 
 from parsieve.errors import ConflictError
 from parsieve.index.log.commit import BloomState, ColumnState, Commit, Log, MapState, TableState, after
-from parsieve.index.log.garbage import lost
+from parsieve.index.log.parts import lost
 from parsieve.lake.base import ColumnPath
 
 RETRIES = 100

@@ -26,13 +26,17 @@ def expire(log: Log, older_than: OlderThan = OLDER_THAN, garbage_age: dt.timedel
     A file that no version ever named may belong to a build that is still running, so it must be older than
     `garbage_age`. A build that takes longer than that gets a `ConflictError`.
     """
-    limit, span = _limit(older_than)
+    # Refuse a wrong argument before anything changes.
+    _limit(older_than)
     log.finish_move()
+    # Versions that were moved just now are older than the limit if `older_than` is 0.
+    limit, span = _limit(older_than)
     versions = log.stored()
     # Remove the oldest first, so that the rest is a complete history.
-    expired = [version for version, stored in versions[:-1] if stored.modified < limit]
-    first_kept = next((at for at, (version, _) in enumerate(versions) if version not in expired), len(expired))
-    expired = expired[:first_kept]
+    first = _first_without_gap([version for version, _ in versions])
+    while first < len(versions) - 1 and versions[first][1].modified < limit:
+        first += 1
+    expired = [version for version, _ in versions[:first]]
     removed = remove(log, expired, garbage_age)
     kept = versions[len(expired) : -1]
     remaining = [*removed.remaining, *_of_versions(log, kept, span)]
@@ -86,6 +90,9 @@ def remove(log: Log, versions: Sequence[int], garbage_age: dt.timedelta) -> Expi
     released = _parts(log, versions)
     garbage.referenced_files(log, without=versions)
     freed = log.delete(versions)
+    # A writer that was moving the versions may have put one of them back. If it does so later, it finds a gap.
+    while versions and (late := [version for version, _ in log.stored() if version <= versions[-1]]):
+        freed += log.delete(late)
     collected = garbage.collect(log, garbage_age, released)
     freed += sum(file.size for file in collected.removed)
     remaining = _young(collected.young, garbage_age)
@@ -109,6 +116,15 @@ def remove_empty_index(store: LocalStore) -> None:
         # The folder is not empty if another process has started a build there.
         with contextlib.suppress(OSError):
             folder.rmdir()
+
+
+def _first_without_gap(versions: Sequence[int]) -> int:
+    """Return the position of the oldest version after which no version is missing.
+
+    A writer that is killed while it moves versions can leave one that was expired meanwhile.
+    """
+    gaps = [at for at in range(1, len(versions)) if versions[at] != versions[at - 1] + 1]
+    return gaps[-1] if gaps else 0
 
 
 def _limit(older_than: OlderThan) -> tuple[float, dt.timedelta | None]:
