@@ -7,10 +7,10 @@ use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::python::error::FormatError;
-use crate::python::file::{Fetched, FileReader, Ranges, pairs};
 use crate::page_map::{self, Chunk, RowGroup, Selection};
 use crate::parquet::{Physical, SchemaLeaf};
+use crate::python::error::FormatError;
+use crate::python::file::{Fetched, FileReader, Ranges, pairs};
 use crate::ranges::Step;
 
 /// The chunks and pages of a file, or of a selection of its row groups and columns.

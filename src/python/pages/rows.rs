@@ -1,9 +1,9 @@
 //! Rows of a file: their numbers, and the batches that a scan decodes.
 
-use crate::python::file::{Fetched, Ranges, pairs};
-use crate::python::import::Arrays;
 use super::page_map::FileMap;
 use crate::error::Result;
+use crate::python::file::{Fetched, Ranges, pairs};
+use crate::python::import::Arrays;
 use crate::ranges::Step;
 use crate::rows;
 use arrow_array::cast::AsArray;

@@ -25,7 +25,8 @@ def rows_by_conditions(table: pa.Table, text: str) -> list[int]:
     [batch] = table.to_batches()
     masks = [condition.evaluate(batch) for condition in conditions_of(parse(text, table.schema))]
     mask = functools.reduce(pc.and_kleene, masks)
-    return pc.indices_nonzero(pc.fill_null(mask, False)).to_pylist()
+    rows: list[int] = pc.indices_nonzero(pc.fill_null(mask, False)).to_pylist()
+    return rows
 
 
 @given(SQL)

@@ -204,7 +204,7 @@ def test_types_of_keys(tmp_path: Path, name: str, more: int) -> None:
     values, keys = VALUES[name]
     pq.write_table(pa.table({"key": values, "row": [0, 1, 2]}), tmp_path / "0.parquet")
     table = ps.open_table(tmp_path)
-    others = {
+    others: dict[str, list[Any]] = {
         "decimal": [Decimal(n + 100) for n in range(more)],
         "date": [date(1990, 1, n % 28 + 1) for n in range(more)],
     }

@@ -69,7 +69,12 @@ def segments(index: Path) -> list[bytes]:
 
 def test_the_rate_applies_to_both_kinds(spark: Any, folder: Path) -> None:
     table = settled(ps.open_table(folder))
-    for fpp, rates in (("auto", (0.02, 0.01)), (0.1, (0.1, 0.1)), (None, (None, 0.01))):
+    cases: list[tuple[Any, tuple[float | None, float]]] = [
+        ("auto", (0.02, 0.01)),
+        (0.1, (0.1, 0.1)),
+        (None, (None, 0.01)),
+    ]
+    for fpp, rates in cases:
         view = pss.build_index(spark, table, "id", "both", fpp=fpp)
         layout = view.columns[("id",)].layout
         assert layout is not None

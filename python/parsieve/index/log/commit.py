@@ -399,8 +399,7 @@ class Log:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._folders = Folders(store, self._has_its_files)
-        # The file of the version that was read last: its name, its bytes and its content.
-        self._last: tuple[str, bytes, Commit] | None = None
+        self._last: tuple[str, bytes, Commit] | None = None  # name, bytes and content of the last version read
 
     def stored(self) -> list[tuple[int, Stored]]:
         """Return the existing versions and their files, oldest first."""
@@ -488,8 +487,7 @@ class Log:
         try:
             return not lost(self.store, Commit.from_bytes(version, str(self.store)).parts())
         except FormatError:
-            # Keep a damaged version until it expires.
-            return True
+            return True  # Keep a damaged version until it expires.
 
     def leave(self, newest: Commit | None) -> None:
         """Let writers of any version build an index again, after all columns were dropped."""
