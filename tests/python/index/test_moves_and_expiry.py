@@ -1,4 +1,4 @@
-"""One process moves the versions of an index to `log/` while another one expires them. None of these comes back."""
+"""One process moves the versions of an index to `log/`, and another one expires them. No expired version comes back."""
 
 from __future__ import annotations
 
