@@ -69,6 +69,7 @@ def segments(index: Path) -> list[bytes]:
 
 def test_the_rate_applies_to_both_kinds(spark: Any, folder: Path) -> None:
     table = settled(ps.open_table(folder))
+    fpp: Any
     for fpp, rates in (("auto", (0.02, 0.01)), (0.1, (0.1, 0.1)), (None, (None, 0.01))):
         view = pss.build_index(spark, table, "id", "both", fpp=fpp)
         layout = view.columns[("id",)].layout
