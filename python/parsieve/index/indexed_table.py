@@ -301,7 +301,7 @@ class IndexedTable:
         its plans then read all files. No other method changes the format of an existing index. The conversion reads
         the indexed columns of the table, and brings the index up to date. Bloom indexes have one format.
 
-        The arguments are the same as for `build_index`.
+        The arguments are the same as for `build_index`. If there is nothing to convert, they have no effect.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
