@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve.plan import duckdb_source
+from parsieve.plan.results import duckdb_source
 
 pytestmark = pytest.mark.skipif(not duckdb_source._DESCRIPTORS.is_dir(), reason="needs /proc/self/fd")
 

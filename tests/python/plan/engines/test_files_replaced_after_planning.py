@@ -23,7 +23,7 @@ import parsieve as ps
 from parsieve.lake.rows.checked_files import CheckedFiles, Opened, Request
 from parsieve.lake.storage.pinned import Pinned, local_version
 from parsieve.lake.storage.storage import Storage
-from parsieve.plan import polars_source
+from parsieve.plan.results import polars_source
 
 # Both versions contain k = 5, in different row groups.
 OLD, NEW = [5, 6, 100, 101], [100, 101, 5, 6]

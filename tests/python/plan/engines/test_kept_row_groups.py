@@ -13,7 +13,7 @@ from support.formats import FORMATS, catalog_at, delta
 
 import parsieve as ps
 from parsieve.io.sources import local_path
-from parsieve.plan import duckdb_source
+from parsieve.plan.results import duckdb_source
 from parsieve.table import Table
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
