@@ -57,12 +57,24 @@ class _Reads(logging.Handler):
 
 
 _READS = _Reads()
-logging.getLogger("parsieve.rows").addHandler(_READS)
-logging.getLogger("parsieve.rows").setLevel(logging.DEBUG)
+
+
+@contextlib.contextmanager
+def logged_reads() -> Iterator[None]:
+    """Let `readers_used` see the reads of this block. Otherwise commands would print the debug log."""
+    logger = logging.getLogger("parsieve.rows")
+    level = logger.level
+    logger.addHandler(_READS)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(_READS)
 
 
 def readers_used(plan: ps.Plan) -> Mapping[str, int] | None:
-    """Return how many files each reader has read for the last plan, or None while all rows come from pyarrow."""
+    """Return how many files each reader has read in the last logged read, or None while all rows come from pyarrow."""
     record, _READS.last = _READS.last, None
     if record is None or not isinstance(record.args, tuple) or len(record.args) != 2:
         return None
@@ -361,9 +373,9 @@ def check_plan(table: ps.Table, folder: Folder, random_: random.Random) -> Outco
     except UnreadableError as error:
         problem = str(error)
     error_text, actual = "", None
-    readers_used(plan)
     try:
-        actual = _read(plan, folder.schema, columns, as_batches)
+        with logged_reads():
+            actual = _read(plan, folder.schema, columns, as_batches)
     except ps.ParsieveError as error:
         error_text = f"{type(error).__name__}: {error}" + "".join(traceback.format_exception(error.__cause__))
         if not is_certain or folder.excuse or not folder.is_filtered_by_pyarrow():

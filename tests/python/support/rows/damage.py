@@ -24,7 +24,17 @@ import parsieve as ps
 from support import footer_edit
 from support.aging import wait_until_old
 from support.rows import writers
-from support.rows.cases import EITHER, EQUAL, MISMATCH, Folder, Outcome, build_index, projection_of, readers_used
+from support.rows.cases import (
+    EITHER,
+    EQUAL,
+    MISMATCH,
+    Folder,
+    Outcome,
+    build_index,
+    logged_reads,
+    projection_of,
+    readers_used,
+)
 from support.rows.conditions import paths_of, plain_values, random_condition, truths
 from support.rows.languages import LANGUAGES, UnsayableError
 from support.rows.reading import as_rows, difference, flat_parts, take
@@ -212,7 +222,8 @@ def _check(folder: Folder, path: str, read: Callable[[], Rows], random_: random.
     actual = None
     try:
         plan = ps.open_table(str(folder.path)).plan(**request, **options)
-        actual = plan.to_arrow(names)
+        with logged_reads():
+            actual = plan.to_arrow(names)
         outcome.readers = tuple(readers_used(plan) or ())
     except ps.ParsieveError as error:
         outcome.result, outcome.detail = EITHER, f"{type(error).__name__}: {error}"

@@ -34,7 +34,7 @@ from pyiceberg.types import LongType, StringType
 
 import parsieve as ps
 from support.formats import catalog_at
-from support.rows.cases import EITHER, EQUAL, MISMATCH, Outcome, projection_of, readers_used
+from support.rows.cases import EITHER, EQUAL, MISMATCH, Outcome, logged_reads, projection_of, readers_used
 from support.rows.conditions import paths_of, random_condition, tests_of, truths
 from support.rows.languages import LANGUAGES, UnsayableError
 from support.rows.reading import difference, take
@@ -308,7 +308,8 @@ def _check(table: ps.Table, full: pa.Table, random_: random.Random, format_: str
     about = f"{condition}, columns={names}, index {index}"
     try:
         plan = table.plan(**request, row_groups=random_.choice((None, True, False)), on_unknown="error")
-        actual = plan.to_arrow(names)
+        with logged_reads():
+            actual = plan.to_arrow(names)
         outcome.readers = tuple(readers_used(plan) or ())
         outcome.num_rows = actual.num_rows
         mask = truths(condition, full, language.rules)
