@@ -7,8 +7,8 @@ use parquet::errors::ParquetError;
 
 use crate::error::{Error, ErrorKind, Result, RowsKind};
 
-/// Calls a function of the `parquet` crate, which panics on some invalid bytes. What it worked on must not be used
-/// again after an error.
+/// Calls a function of the `parquet` crate, which panics on some invalid bytes. Its data must not be used again
+/// after an error.
 pub(super) fn contain<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
     let panicked = |_| decode_error("the decoder found bytes that it does not expect".to_owned());
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(panicked(panic)))

@@ -27,7 +27,7 @@ pub struct RowFile {
     num_rows: u64,
     /// Bytes with offset indexes that were fetched together with the footer, and their offset.
     tail: (u64, Vec<u8>),
-    /// What is known of the pages of chunks, by row group and leaf.
+    /// The known pages of chunks, by row group and leaf.
     pages: Mutex<HashMap<(usize, usize), Pages>>,
 }
 
@@ -241,7 +241,7 @@ impl RowFile {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what is known of the pages of a chunk.
+    /// Returns the pages of a chunk if its offset index was read.
     pub(super) fn pages(&self, group: usize, leaf: usize) -> Option<Pages> {
         self.lock().get(&(group, leaf)).cloned()
     }
@@ -274,7 +274,7 @@ impl RowFile {
         self.lock().insert((group, leaf), pages.map(Arc::from));
     }
 
-    /// Changes what is known of the pages of a chunk.
+    /// Sets the known pages of a chunk.
     #[cfg(test)]
     pub(super) fn damage(&self, group: usize, leaf: usize, change: impl FnOnce(&mut Vec<Page>)) {
         let mut pages = self.pages(group, leaf).flatten().expect("known pages").to_vec();

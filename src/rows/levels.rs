@@ -92,7 +92,7 @@ mod tests {
         check(&[6, 1, 10, 0], 1, 8, 5, true);
         // Runs may be longer than the page.
         check(&[200, 1, 0], 1, 8, 8, false);
-        // Packed bits, lowest first: 0 1 1 0 1 0 0 0, of which six are values.
+        // Packed bits, lowest first: 0 1 1 0 1 0 0 0. The first six are values.
         check(&[3, 0b0001_0110], 1, 8, 5, false);
         check(&[3, 0b1101_0110], 1, 6, 3, false);
         // Two bits for each: 0 1 2 3 0 0 1 0.

@@ -59,7 +59,7 @@ enum Kind<'a> {
     Map(&'a Type),
 }
 
-/// Returns the kind of a group. Lists in two levels are `None`, because readers disagree on what is their element.
+/// Returns the kind of a group. Lists in two levels are `None`, because readers disagree on their element.
 fn kind(node: &Type) -> Option<Kind<'_>> {
     let info = node.get_basic_info();
     let only_child = || match node.get_fields() {

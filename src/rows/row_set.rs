@@ -35,7 +35,7 @@ impl RowSet {
         self.num_rows
     }
 
-    /// Returns the rows as ascending ranges, of which no two touch.
+    /// Returns the rows as ascending ranges that do not touch each other.
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
     }

@@ -1,4 +1,4 @@
-//! One pass over some rows and columns of a file.
+//! One scan of some rows and columns of a file.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::ranges::{Step, coalesce};
 /// The usual size of the ranges that a step names.
 pub const BUDGET: u64 = 16 << 20;
 
-/// A pass over some rows and columns of a file. Each step names the ranges that it needs, or returns a batch.
+/// A scan of some rows and columns of a file. Each step names the ranges that it needs, or returns a batch.
 #[derive(Debug)]
 pub struct RowScan {
     file: Arc<RowFile>,
@@ -35,7 +35,7 @@ pub struct RowScan {
     levels: Option<Levels>,
     /// The row groups that were not read yet, in reverse order.
     left: Vec<(usize, Vec<Range<u64>>)>,
-    /// How many of them have known offset indexes, as far as they are needed.
+    /// The number of these row groups whose offset indexes are known or not needed.
     indexed: usize,
     batch_rows: usize,
     budget: u64,

@@ -166,7 +166,7 @@ fn only_pages_with_wanted_rows_are_fetched() {
     assert!(size < to_u64(file.len()) / 15, "{size} of {}", file.len());
     let estimate = opened.compressed_size(&[0, 1, 2, 3], &one(20_000..20_001)).unwrap();
     assert_eq!(estimate, size);
-    // Far from the end, the offset index is fetched first, for all row groups at once.
+    // Far from the end, the offset index is fetched first, for all row groups together.
     let footer = drive(&file, |fetched| Footer::read(to_u64(file.len()), FIRST_READ, fetched)).unwrap().0;
     let bare = Arc::new(RowFile::from_footer(footer.bytes, to_u64(file.len())).unwrap());
     let rows = some(&[5..6, 20_000..20_001, 36_000..36_001]);

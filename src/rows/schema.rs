@@ -22,7 +22,7 @@ pub(super) struct RowSchema {
     pub(super) metadata: ParquetMetaData,
     /// The file's own Arrow schema.
     hint: Option<Fields>,
-    /// The fields of the top-level columns. Those of unreadable columns may have the type `Null`.
+    /// The fields of the top-level columns. The fields of unreadable columns may have the type `Null`.
     pub(super) fields: Vec<FieldRef>,
     /// Why each top-level column cannot be read exactly as pyarrow would.
     unreadable: Vec<Option<String>>,

@@ -1,4 +1,4 @@
-//! Scans of random rows of random files return what a full read by the `parquet` crate returns.
+//! Scans of random rows of random files return the same rows as a full read by the `parquet` crate.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ struct Layout {
     second_version: bool,
     index: bool,
     compression: Compression,
-    /// One of so many values is null.
+    /// One in this number of values is null.
     nulls: u64,
 }
 

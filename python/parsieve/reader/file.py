@@ -54,7 +54,7 @@ class _RefusedError(Exception):
 
 
 class Traffic:
-    """What a read has fetched. Threads may share it."""
+    """The requests and bytes of a read. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -64,7 +64,7 @@ class Traffic:
         self.round_trips = 0
 
     def add(self, reader: RangeReader) -> None:
-        """Count what was fetched from one file."""
+        """Add the requests and bytes of one file."""
         with self._lock:
             self.requests += reader.requests
             self.bytes_fetched += reader.bytes_fetched
@@ -173,7 +173,7 @@ class _FileRead:
         return numbers
 
     def divide(self, candidates: Candidates) -> Parts | None:
-        """Divide the candidate rows by row groups if they have too many bytes to be read at once."""
+        """Divide the candidate rows by row groups if they have too many bytes for one read."""
         row_groups = self._file.row_groups
         if candidates.is_part or len(row_groups) < 2:
             return None
@@ -224,12 +224,12 @@ class _FileRead:
         return rows.without(pa.array(deleted, pa.int64())) if len(deleted) else rows
 
     def _is_one_round_trip(self, rows: RowSet) -> bool:
-        """Return whether to read all columns at once, because that costs less than another round trip."""
+        """Return whether to read all columns together, because that costs less than another round trip."""
         most = self._reader.round_trip_bytes
         return most > 0 and self._file.compressed_size(list(self._numbers.values()), rows) <= most
 
     def _in_order(self, rows: RowSet) -> Sequence[Condition]:
-        """Return the conditions, first those that probably leave few rows for the bytes that they read."""
+        """Return the conditions in the order to evaluate: tests for equality first, then by size of their columns."""
         conditions = self._request.conditions
         if len(conditions) < 2:
             return conditions

@@ -18,7 +18,7 @@ from parsieve.reader.file import Parts, Refusal, Traffic, read_file, version_of
 from parsieve.reader.footers import FileVersion, KnownFile, cache_of
 from parsieve.reader.request import Candidates, ReadRequest
 
-# So many refused files are read together in the other way.
+# The number of refused files that are read together in the other way.
 REFUSED_AT_ONCE = 32
 # The number of files whose maps are read together.
 MAPS_AT_ONCE = 256
@@ -96,7 +96,7 @@ class TableReader:
         return read_file(self._lake, candidates, self._request, self._cache, self._traffic)
 
     def _read_parts(self, parts: Parts, workers: Workers, hold: bool) -> Iterator[list[pa.RecordBatch] | Refusal]:
-        """Yield the rows of the parts of a file; with `hold`, those of all parts at once."""
+        """Yield the rows of each part of a file; with `hold`, yield the rows of all parts together."""
         held: list[pa.RecordBatch] = []
         for result in workers.map(self._read, parts.parts):
             if isinstance(result, Parts):

@@ -179,7 +179,7 @@ impl RowFile {
         self.0.memory()
     }
 
-    /// Start a pass over some rows of some top-level columns, which the batches have in the given order.
+    /// Start to scan some rows of some top-level columns, which the batches have in the given order.
     #[pyo3(signature = (columns, rows, batch_rows=65536, budget=rows::BUDGET))]
     fn scan(
         &self,
@@ -199,7 +199,7 @@ impl RowFile {
     }
 }
 
-/// A pass over some rows and columns of a file. Each step names the ranges that it needs, or returns a batch.
+/// A scan of some rows and columns of a file. Each step names the ranges that it needs, or returns a batch.
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct RowScan(Mutex<rows::RowScan>);
 
