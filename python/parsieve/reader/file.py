@@ -19,7 +19,7 @@ from parsieve.io.ranges import RangeReader
 from parsieve.io.sources import open_version
 from parsieve.lake.base import Lake, Slice
 from parsieve.lake.rows.adapter import Adapter
-from parsieve.lake.rows.columns import conform, constant
+from parsieve.lake.rows.columns import conform
 from parsieve.lake.rows.file_rows import FileRows
 from parsieve.predicate.evaluate import Condition
 from parsieve.reader.footers import FileVersion, FooterCache, KnownFile
@@ -100,7 +100,10 @@ def _read_planned(
         raise _RefusedError(version.reason)
     reader = RangeReader(open_version(lake.open_base(file_slice), version.size, version.token))
     try:
-        known = cache.get(version)
+        # Formats that never replace a file have no token to compare. But somebody may make a table again in its folder,
+        # and a local file tells its version without a request.
+        key = version._replace(token=file_slice.token + (reader.version if lake.is_local else ""))
+        known = cache.get(key)
         if known is None:
             known = KnownFile.of(_open(reader))
         read = _FileRead(rows, known, reader, request)
@@ -108,7 +111,7 @@ def _read_planned(
         batches = read.read(candidates) if parts is None else parts
         reader.check_unchanged()
         # The file now also knows the pages that were read.
-        cache.put(version, known)
+        cache.put(key, known)
         return batches
     finally:
         reader.close()
@@ -278,10 +281,8 @@ class _FileRead:
                     arrays.append(values[target.name].slice(start, num_rows))
                 elif target.name in columns:
                     arrays.append(conform(columns[target.name], target.type, self._rows.matching))
-                elif target.name in self._rows.constants:
-                    arrays.append(constant(self._rows.constants[target.name], target.type, num_rows))
                 else:
-                    arrays.append(self._rows.matching.absent(target, num_rows))
+                    arrays.append(self._rows.absent(target, num_rows))
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
             start += num_rows
 

@@ -17,7 +17,7 @@ BUDGET = 64 << 20
 
 
 class FileVersion(NamedTuple):
-    """One version of a file: its path, its size, and its token if the table's format may replace the file."""
+    """One version of a file: its path, its size and its token."""
 
     path: str
     size: int

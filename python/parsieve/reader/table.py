@@ -12,7 +12,7 @@ from parsieve._core import ParsieveError, RowFile
 from parsieve.index.pages.reader import MapReader
 from parsieve.io.parallel import Workers, thread_count
 from parsieve.io.sources import REQUESTS_AT_ONCE
-from parsieve.lake.base import Lake
+from parsieve.lake.base import Lake, Slice
 from parsieve.lake.storage.pinned import changed_since
 from parsieve.reader.file import Parts, Refusal, Traffic, read_file, version_of
 from parsieve.reader.footers import FileVersion, KnownFile, cache_of
@@ -119,16 +119,18 @@ class TableReader:
             yield candidates
 
     def _read_maps(self, pages: MapReader, files: Sequence[Candidates]) -> None:
-        missing: list[tuple[FileVersion, Candidates]] = []
-        for candidates in files:
-            version = version_of(self._lake, candidates.file_slice)
-            if isinstance(version, FileVersion) and self._cache.get(version) is None:
-                missing.append((version, candidates))
+        missing: dict[FileVersion, Slice] = {}
+        for file_slice in (candidates.file_slice for candidates in files):
+            version = version_of(self._lake, file_slice)
+            if isinstance(version, FileVersion):
+                key = version._replace(token=file_slice.token)
+                if self._cache.get(key) is None:
+                    missing[key] = file_slice
         try:
-            maps = pages.read([candidates.file_slice for _, candidates in missing])
+            maps = pages.read(list(missing.values()))
         except (ParsieveError, OSError):
             # The footers of the files have the same information.
             return
-        for (version, _), mapped in zip(missing, maps, strict=True):
-            if mapped is not None and mapped.size == version.size:
-                self._cache.put(version, KnownFile.of(RowFile.from_map(mapped.pages)))
+        for key, mapped in zip(missing, maps, strict=True):
+            if mapped is not None and mapped.size == key.size:
+                self._cache.put(key, KnownFile.of(RowFile.from_map(mapped.pages)))

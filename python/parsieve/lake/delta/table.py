@@ -155,22 +155,6 @@ class Delta(Adapter):
                 raise UnsupportedError(f"{file_slice.path}: {path[0]} is {native.doubtful[path[0]]}")
         return super().read_keys(file_slice, columns)
 
-    def read(
-        self,
-        snapshot: Snapshot,
-        slices: Sequence[Slice],
-        columns: Sequence[str] | None = None,
-        filter: Any = None,
-        row_groups: Sequence[Sequence[int] | None] = (),
-    ) -> pa.RecordBatchReader:
-        """Return the live rows of some files. Raises `UnsupportedError` if a partition value is ambiguous."""
-        names = list(snapshot.schema.names if columns is None else columns)
-        for file_slice in slices:
-            for name, doubt in file_slice.native.doubtful.items():
-                if file_slice.native.constants[name] is None and (name in names or filter is not None):
-                    raise UnsupportedError(f"{file_slice.path}: {name} is {doubt}")
-        return super().read(snapshot, slices, columns, filter, row_groups)
-
     def version(self, file_slice: Slice) -> Version | None:
         """Return the present version of the data file."""
         native: DeltaFile = file_slice.native
@@ -211,7 +195,12 @@ class Delta(Adapter):
         vector = native.vector
         deleted = (lambda rows: ()) if vector is None else partial(self._deleted, vector)
         return FileRows(
-            lambda: native.storage.open(native.path), str(file_slice.path), native.matching, native.constants, deleted
+            lambda: native.storage.open(native.path),
+            str(file_slice.path),
+            native.matching,
+            native.constants,
+            deleted,
+            doubtful=native.doubtful,
         )
 
     def _deleted(self, vector: Mapping[str, Any], rows: int) -> Sequence[int]:

@@ -124,6 +124,8 @@ class FileRows:
     decryption: Callable[[], Any] | None = None
     # The row groups to read, if no rows are deleted; None for all.
     row_groups: Sequence[int] | None = None
+    # Why the value of a column with a constant is not certain. Such a column cannot be read if its constant is null.
+    doubtful: Mapping[str, str] = field(default_factory=dict)
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the live rows in the file's order, with the columns of a schema. Missing columns have defaults."""
@@ -139,7 +141,7 @@ class FileRows:
                 arrays = []
                 for target, number in zip(schema, numbers, strict=True):
                     if number is None:
-                        arrays.append(self._absent(target, batch.num_rows))
+                        arrays.append(self.absent(target, batch.num_rows))
                         continue
                     places = batch.schema.get_all_field_indices(fields[number].name)
                     if len(places) != 1:
@@ -174,9 +176,16 @@ class FileRows:
         find = self.matching.index(fields)
         return [None if column.name in self.constants else find(column) for column in schema]
 
-    def _absent(self, target: pa.Field, rows: int) -> pa.Array:
+    def absent(self, target: pa.Field, rows: int) -> pa.Array:
+        """Return the values of a column of the table that are not read from the file.
+
+        Raises `UnsupportedError` if engines disagree about the value.
+        """
         if target.name in self.constants:
-            return constant(self.constants[target.name], target.type, rows)
+            value = self.constants[target.name]
+            if value is None and target.name in self.doubtful:
+                raise UnsupportedError(f"{self.name}: {target.name} is {self.doubtful[target.name]}")
+            return constant(value, target.type, rows)
         return self.matching.absent(target, rows)
 
     def _all_paths(self, fields: Sequence[pa.Field], schema: pa.Schema, numbers: Sequence[int | None]) -> list[str]:
