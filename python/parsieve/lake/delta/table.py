@@ -155,6 +155,22 @@ class Delta(Adapter):
                 raise UnsupportedError(f"{file_slice.path}: {path[0]} is {native.doubtful[path[0]]}")
         return super().read_keys(file_slice, columns)
 
+    def read(
+        self,
+        snapshot: Snapshot,
+        slices: Sequence[Slice],
+        columns: Sequence[str] | None = None,
+        filter: Any = None,
+        row_groups: Sequence[Sequence[int] | None] = (),
+    ) -> pa.RecordBatchReader:
+        """Return the live rows of some files. Raises `UnsupportedError` now if a partition value is ambiguous."""
+        names = list(snapshot.schema.names if columns is None else columns)
+        for file_slice in slices:
+            for name, doubt in file_slice.native.doubtful.items():
+                if file_slice.native.constants[name] is None and (name in names or filter is not None):
+                    raise UnsupportedError(f"{file_slice.path}: {name} is {doubt}")
+        return super().read(snapshot, slices, columns, filter, row_groups)
+
     def version(self, file_slice: Slice) -> Version | None:
         """Return the present version of the data file."""
         native: DeltaFile = file_slice.native
