@@ -163,7 +163,7 @@ class Delta(Adapter):
         filter: Any = None,
         row_groups: Sequence[Sequence[int] | None] = (),
     ) -> pa.RecordBatchReader:
-        """Return the live rows of some files. Raises `UnsupportedError` now if a partition value is ambiguous."""
+        """Return the live rows of some files. Raises an error first if a partition value is ambiguous."""
         names = list(snapshot.schema.names if columns is None else columns)
         for file_slice in slices:
             for name, doubt in file_slice.native.doubtful.items():
