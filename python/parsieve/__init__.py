@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from parsieve.filters.report import AddedFilter, RewriteReport
     from parsieve.filters.rewrite import add_filters, drop_filters
     from parsieve.index.advice import Advice
+    from parsieve.integrations.polars.scan import scan_polars
     from parsieve.plan.lookup import LookupResult
     from parsieve.plan.plan import Plan
     from parsieve.plan.verdict import Keep, Skip
@@ -70,6 +71,7 @@ __all__ = [
     "open_filters",
     "open_table",
     "optimal_num_bytes",
+    "scan_polars",
 ]
 
 # Tables need pyarrow, which takes longer to import than everything else, and no program needs all of parsieve. So each
@@ -92,6 +94,7 @@ _LATER = {
     "drop_filters": "filters.rewrite",
     "open_filters": "filters.open",
     "open_table": "table",
+    "scan_polars": "integrations.polars.scan",
 }
 
 

@@ -44,6 +44,20 @@ def normalize(expr: Expr, types_are_certain: bool = True) -> Expr:
     return _push(expr, False, types_are_certain)
 
 
+def understood_part(expr: Expr) -> Expr:
+    """Return a predicate that is true for each row for which `expr` is true, without parts that were not understood.
+
+    >>> import pyarrow as pa
+    >>> from parsieve.predicate import parse
+    >>> from parsieve.predicate.normalize import understood_part
+    >>> schema = pa.schema({"a": pa.int64(), "b": pa.int64()})
+    >>> print(understood_part(parse("NOT (a < 5 OR b % 2 = 1)", schema)))
+    a >= 5
+    """
+    # Without NOT above AND and OR, a part that becomes true can only make more rows match.
+    return normalize(_without_unknown(normalize(expr)))
+
+
 def _push(expr: Expr, negated: bool, certain: bool) -> Expr:
     match expr:
         case And(parts) | Or(parts):
@@ -121,3 +135,14 @@ def _join_lists(column: Column, lists: list[pa.Array], conjunction: bool) -> Exp
     if len(values) == 1:
         return Compare(column, "!=" if conjunction else "=", Literal(values[0]))
     return Not(In(column, values)) if conjunction else In(column, values)
+
+
+def _without_unknown(expr: Expr) -> Expr:
+    match expr:
+        case Unknown():
+            return Always(True)
+        case And(parts):
+            return And(tuple(_without_unknown(part) for part in parts))
+        case Or(parts):
+            return Or(tuple(_without_unknown(part) for part in parts))
+    return expr

@@ -19,6 +19,9 @@ META = [
 ]
 AVRO: dict[pa.DataType, object] = {
     pa.int64(): "long",
+    pa.int32(): "int",
+    pa.bool_(): "boolean",
+    pa.date32(): {"type": "int", "logicalType": "date"},
     pa.string(): "string",
     pa.float64(): "double",
     pa.timestamp("us", "UTC"): {"type": "long", "logicalType": "timestamp-micros"},

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
 _FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
+# Polars 1 cannot show a source's name in query plans.
+_HAS_NAMES = "explain_name" in inspect.signature(register_io_source).parameters
+
+
+def frame_of_source(source: Callable[..., Iterator[pl.DataFrame]], schema: pl.Schema, *, is_pure: bool) -> pl.LazyFrame:
+    """Return a LazyFrame that reads from a source. Polars reads a pure source once for equal parts of a query."""
+    options: dict[str, Any] = {"explain_name": "parsieve"} if _HAS_NAMES else {}
+    return register_io_source(source, schema=schema, is_pure=is_pure, **options)
+
+
 def frame_of(files: CheckedFiles, expr: Expr | None) -> pl.LazyFrame | None:
     """Return the matching rows as a LazyFrame, or None if Polars reads the files as other types than the table's."""
     # Polars must map the files to the same types as the table.
@@ -34,7 +45,7 @@ def frame_of(files: CheckedFiles, expr: Expr | None) -> pl.LazyFrame | None:
     if files.files and _schema_of_first(files) != expected:
         return None
     source = _Source(files, expected, expr)
-    return register_io_source(source, schema=expected, is_pure=True, explain_name="parsieve")
+    return frame_of_source(source, expected, is_pure=True)
 
 
 def _schema_of_first(files: CheckedFiles) -> pl.Schema:
@@ -66,7 +77,7 @@ def _footer_of(file: BinaryIO) -> bytes:
 def frame_of_dataset(dataset: pads.Dataset) -> pl.LazyFrame:
     """Return the rows of a dataset as a LazyFrame, which Polars itself filters."""
     expected = pl.DataFrame(pl.from_arrow(dataset.schema.empty_table())).schema
-    return register_io_source(_DatasetSource(dataset), schema=expected, is_pure=True, explain_name="parsieve")
+    return frame_of_source(_DatasetSource(dataset), expected, is_pure=True)
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""Tables in query engines, which pass their filters on to parsieve."""

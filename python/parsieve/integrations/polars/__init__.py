@@ -1,0 +1,1 @@
+"""Tables in Polars: `scan_polars`."""
