@@ -59,8 +59,8 @@ test-spark: develop .venv-spark/stamp-spark ## the Spark tests, with Hudi, Delta
 SPARK4_TESTS := $(addprefix tests/python/spark/test_,file_index.py build.py key_filter.py replaced_files.py last_scan.py session.py source.py)
 
 .PHONY: test-spark4
-test-spark4: develop .venv-spark4/stamp-spark4 ## some Spark tests on PySpark 4: plain Parquet, Delta and Iceberg
-	PYTHONPATH=$(CURDIR)/python $(SPARK4_BIN)/python -m pytest $(SPARK4_TESTS) -k "not many_reads and not stopped_session"
+test-spark4: develop .venv-spark4/stamp-spark4 ## some Spark tests on PySpark 4: plain Parquet, Delta and Iceberg; an older Polars
+	PYTHONPATH=$(CURDIR)/python $(SPARK4_BIN)/python -m pytest $(SPARK4_TESTS) tests/python/integrations/polars -k "not many_reads and not stopped_session"
 
 .PHONY: test-slow
 test-slow: develop .venv/stamp-test .venv-spark/stamp-spark ## the slow tests: a thousand kills of each kind, long models, a cluster

@@ -68,15 +68,16 @@ class _TableSource:
         """Yield the rows that Polars requests. It counts `n_rows` before it applies the predicate."""
         predicate = None if predicate is None else without_dynamic_parts(predicate)
         columns = self.schema.names if with_columns is None else with_columns
-        snapshot = self.opened.snapshot(self.as_of) if self.pinned is None else self.pinned
         roots = [] if predicate is None else predicate.meta.root_names()
-        self._require_columns(snapshot, [*columns, *roots])
-        frame = self._plan(snapshot, None if n_rows is not None else predicate).to_polars()
-        if n_rows is not None:
-            frame = frame.head(n_rows)
-        # A plan skips what cannot match. Polars decides what does match.
-        frame = frame if predicate is None else frame.filter(predicate)
-        yield from _batches(frame.select(columns), batch_size)
+        # A batch without columns has no number of rows.
+        needed = list(dict.fromkeys([*columns, *roots])) or self.schema.names[:1]
+        snapshot = self.opened.snapshot(self.as_of) if self.pinned is None else self.pinned
+        self._require_columns(snapshot, needed)
+        plan = self._plan(snapshot, None if n_rows is not None else predicate)
+        # Do not use a LazyFrame of the plan here: queries inside of queries can wait for each other forever.
+        for frame in _frames(plan.to_batches(needed), n_rows):
+            # A plan skips what cannot match. Polars decides what does match.
+            yield (frame if predicate is None else frame.filter(predicate)).select(columns)
 
     def _plan(self, snapshot: Snapshot, predicate: pl.Expr | None) -> Plan:
         bound = bind(predicate, snapshot.schema)
@@ -102,9 +103,11 @@ def _restore(opening: Any, store: Any, as_of: AsOf, schema: pa.Schema) -> _Table
     return _TableSource(restore_table(OpenTable.of, opening, store), as_of, schema, None)
 
 
-def _batches(frame: pl.LazyFrame, batch_size: int | None) -> Iterator[pl.DataFrame]:
-    """Yield the rows of a LazyFrame in order, without collecting all of them at once."""
-    if hasattr(frame, "collect_batches"):
-        yield from frame.collect_batches(maintain_order=True, chunk_size=batch_size)
-    else:
-        yield frame.collect()
+def _frames(batches: Iterator[pa.RecordBatch], n_rows: int | None) -> Iterator[pl.DataFrame]:
+    """Yield batches as DataFrames, until there are `n_rows` rows."""
+    missing = n_rows
+    for batch in batches:
+        yield pl.DataFrame(pl.from_arrow(batch if missing is None else batch.slice(0, missing)))
+        missing = None if missing is None else missing - batch.num_rows
+        if missing is not None and missing <= 0:
+            return

@@ -12,7 +12,7 @@ from support import formats, frame_queries
 
 import parsieve as ps
 
-QUERIES = 60
+QUERIES = 40
 
 
 @pytest.mark.parametrize("format_", formats.FORMATS)
