@@ -119,8 +119,8 @@ def test_a_sort_with_a_limit(folder: Path) -> None:
     frame = ps.scan_polars(folder)
     for engine in ("in-memory", "streaming"):
         top = frame.filter(pl.col("group") == 1).sort("id", descending=True).head(3)
-        assert top.collect(engine=engine)["id"].to_list() == [118, 115, 112]  # type: ignore[call-overload]
-        assert frame.sort("id").head(2).collect(engine=engine)["id"].to_list() == [0, 1]  # type: ignore[call-overload]
+        assert top.collect(engine=engine)["id"].to_list() == [118, 115, 112]
+        assert frame.sort("id").head(2).collect(engine=engine)["id"].to_list() == [0, 1]
 
 
 @pytest.mark.parametrize("seed", range(4))
