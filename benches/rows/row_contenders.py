@@ -152,12 +152,12 @@ def duckdb_alone(layout: Layout, connection: duckdb.DuckDBPyConnection) -> Conte
     """Return DuckDB with a view of the lake."""
     view = f"lake_{layout.rows_of_a_file}"
     connection.execute(f"CREATE OR REPLACE VIEW {view} AS FROM read_parquet('{layout.folder}/*.parquet')")
-    return _timed(lambda question: connection.sql(f"FROM {view} WHERE {question.where}").to_arrow_table())
+    return timed(lambda question: connection.sql(f"FROM {view} WHERE {question.where}").to_arrow_table())
 
 
 def lance_alone(dataset: Any) -> Contender:
     """Return Lance with its own data and indexes."""
-    return _timed(lambda question: dataset.to_table(filter=question.where))
+    return timed(lambda question: dataset.to_table(filter=question.where))
 
 
 def pyarrow_scans(layout: Layout) -> dict[str, Contender]:
@@ -166,12 +166,12 @@ def pyarrow_scans(layout: Layout) -> dict[str, Contender]:
     def expression(question: Question) -> Any:
         return pads.field("request").isin(list(question.keys)) if question.keys else pads.field("user") > 0
 
-    return {SCAN: _timed(lambda question: pads.dataset(layout.folder).to_table(filter=expression(question)))}
+    return {SCAN: timed(lambda question: pads.dataset(layout.folder).to_table(filter=expression(question)))}
 
 
 def pyarrow_everything(layout: Layout) -> dict[str, Contender]:
     """Return pyarrow's scan without a predicate, which only the question about everything may use."""
-    return {SCAN_ALL: _timed(lambda question: pads.dataset(layout.folder).to_table())}
+    return {SCAN_ALL: timed(lambda question: pads.dataset(layout.folder).to_table())}
 
 
 def old_version(process: Worker) -> Contender:
@@ -205,7 +205,9 @@ def floor_contenders(process: Worker, layout: Layout, names: Sequence[str]) -> d
     return {name: ways[name] for name in names}
 
 
-def _timed(read: Callable[[Question], pa.Table]) -> Contender:
+def timed(read: Callable[[Question], pa.Table]) -> Contender:
+    """Return a contender that reads the rows in one step."""
+
     def run(question: Question) -> tuple[Parts, Rows]:
         start = time.perf_counter()
         rows = read(question)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from parsieve.filters.report import AddedFilter, RewriteReport
     from parsieve.filters.rewrite import add_filters, drop_filters
     from parsieve.index.advice import Advice
+    from parsieve.integrations import duckdb as duckdb
+    from parsieve.integrations.dataset.dataset import TableDataset
     from parsieve.integrations.polars.scan import scan_polars
     from parsieve.plan.lookup import LookupResult
     from parsieve.plan.plan import Plan
@@ -59,6 +61,7 @@ __all__ = [
     "Skip",
     "StaleIndexError",
     "Table",
+    "TableDataset",
     "UnsupportedError",
     "__version__",
     "add_filters",
@@ -88,6 +91,7 @@ _LATER = {
     "RewriteReport": "filters.report",
     "Skip": "plan.verdict",
     "Table": "table",
+    "TableDataset": "integrations.dataset.dataset",
     "add_filters": "filters.rewrite",
     "advise": "table",
     "check_filters": "filters.check",
@@ -99,14 +103,19 @@ _LATER = {
 
 
 # Public modules that are imported when they are first used.
-_MODULES = ("index", "lake", "spark")
+_MODULES = {
+    "duckdb": "integrations.duckdb",
+    "index": "index",
+    "lake": "lake",
+    "spark": "spark",
+}
 
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name in _MODULES:
-        return import_module(f"parsieve.{name}")
+        return import_module(f"parsieve.{_MODULES[name]}")
     if name not in _LATER:
         raise AttributeError(f"module 'parsieve' has no attribute {name!r}")
     value = getattr(import_module(f"parsieve.{_LATER[name]}"), name)

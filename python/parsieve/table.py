@@ -25,6 +25,7 @@ from parsieve.predicate.parse import Params, parse
 if TYPE_CHECKING:
     from parsieve._typing import ColumnName, IndexLocation, TableKeysArgument, TableSource, Where
     from parsieve.index.advice import Advice
+    from parsieve.integrations.dataset.dataset import TableDataset
 
 
 class Table(IndexedTable):
@@ -117,6 +118,25 @@ class Table(IndexedTable):
         if stale == "error":
             refuse_stale(plan.record, not self.opened.index.is_empty)
         return plan
+
+    def dataset(self, *, as_of: AsOf = None) -> TableDataset:
+        """Return the table as a pyarrow dataset. Queries of engines on it skip files and row groups.
+
+        DuckDB, Polars (`scan_pyarrow_dataset`), DataFusion and others pass their filters on to datasets. Each scan sees
+        the table as it is then, or its state at `as_of`; `pin()` fixes the state for several scans.
+
+        >>> import tempfile, duckdb, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> for part in range(3):
+        ...     pq.write_table(pa.table({"id": [part], "name": ["abc"[part]]}), f"{folder}/part-{part}.parquet")
+        >>> orders = ps.open_table(folder).dataset()
+        >>> duckdb.sql("SELECT name FROM orders WHERE id = 1").fetchall()
+        [('b',)]
+        """
+        from parsieve.integrations.dataset.dataset import TableDataset
+        from parsieve.integrations.live_table import LiveTable
+
+        return TableDataset(LiveTable.of(self.opened, as_of))
 
     def lookup(
         self,

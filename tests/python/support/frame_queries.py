@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 ROWS = 40
 SCHEMA = pa.schema(
@@ -112,3 +113,35 @@ def random_query(random_: random.Random) -> Query:
         lambda frame: frame.filter(pl.col("id") == pl.col("id").max()),
     ]
     return random_.choice(queries)
+
+
+_ARROW_LEAVES: list[Callable[[random.Random], pc.Expression]] = [
+    lambda r: r.choice(_COMPARE)(pc.field("id"), r.randrange(400)),
+    lambda r: pc.field("id").isin(r.sample(range(400), r.randrange(1, 5))),
+    lambda r: r.choice(_COMPARE)(pc.field("number"), r.randrange(-6, 6)),
+    lambda r: pc.field("number").isin([1, None]),
+    lambda r: r.choice(_COMPARE)(pc.field("real"), r.choice(REALS)),
+    lambda r: pc.field("real").is_null(nan_is_null=r.random() < 0.5),
+    lambda r: pc.is_nan(pc.field("real")),
+    lambda r: r.choice(_COMPARE)(pc.field("text"), r.choice(TEXTS)),
+    lambda r: pc.starts_with(pc.field("text"), r.choice(("a", "ab", ""))),
+    lambda r: pc.field("flag"),
+    lambda r: pc.field(r.choice(SCHEMA.names)).is_valid(),
+    lambda r: r.choice(_COMPARE)(pc.field("time"), START + dt.timedelta(minutes=r.randrange(1000))),
+    lambda r: r.choice(_COMPARE)(pc.field("day"), dt.date(2026, 1, r.randrange(1, 31))),
+    # DuckDB writes IN so.
+    lambda r: pc.if_else(pc.field("number").is_valid(), pc.field("number").isin([-1, 3]), pa.scalar(None, pa.bool_())),
+    # parsieve does not understand the others.
+    lambda r: pc.field("number") + pc.field("id") > r.randrange(400),
+    lambda r: pc.match_substring(pc.field("text"), "b"),
+    lambda r: pc.if_else(pc.field("flag"), pc.field("id") < 90, pc.field("id") > 200),
+]
+
+
+def random_expression(random_: random.Random, depth: int = 2) -> pc.Expression:
+    """Return a condition in pyarrow's language."""
+    if depth and random_.random() < 0.6:
+        parts = [random_expression(random_, depth - 1) for _ in range(random_.choice((2, 2, 3)))]
+        combined = functools.reduce(random_.choice((operator.and_, operator.or_)), parts)
+        return ~combined if random_.random() < 0.3 else combined
+    return random_.choice(_ARROW_LEAVES)(random_)

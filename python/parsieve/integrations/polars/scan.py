@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from parsieve.integrations.live_table import LiveTable
+from parsieve.integrations.opening import opened_table
 from parsieve.lake.base import AsOf
-from parsieve.lake.open import open_lake
-from parsieve.plan.open_table import OpenTable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,7 +36,4 @@ def scan_polars(table: Any, *, as_of: AsOf = None, pin: bool = False) -> pl.Lazy
     """
     from parsieve.integrations.polars.source import frame_of_table
 
-    opened = getattr(table, "opened", None)
-    if not isinstance(opened, OpenTable):
-        opened = OpenTable.of(open_lake(table))
-    return frame_of_table(opened, as_of, pin=pin)
+    return frame_of_table(LiveTable.of(opened_table(table), as_of, pin=pin))

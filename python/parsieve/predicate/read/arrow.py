@@ -173,6 +173,11 @@ class _Reader:
                     return self._chain(node)
                 case "invert", (inner,):
                     return Not(self.truth(inner))
+                # DuckDB writes IN so. Tests for null are never null themselves, so this is exact.
+                case "if_else", (_Call("is_valid" | "is_null") as test, chosen, other):
+                    condition = self.truth(test)
+                    parts = And((condition, self.truth(chosen))), And((Not(condition), self.truth(other)))
+                    return Or(parts)
         try:
             return self._leaf(node)
         except NotUnderstoodError as error:

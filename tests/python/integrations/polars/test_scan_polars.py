@@ -108,7 +108,7 @@ def test_a_column_that_changes_its_type_is_an_error(tmp_path: Path) -> None:
     changed = pa.table({"id": [1, 2], "name": [5, 6], "more": [1, 1]})
     write_deltalake(str(tmp_path), changed, mode="overwrite", schema_mode="overwrite")
     assert frame.select("id").filter(pl.col("id") == 2).collect().rows() == [(2,)]
-    with pytest.raises(ERRORS, match=r"column name of .* is now of type int64: .* call it again"):
+    with pytest.raises(ERRORS, match=r"column name of .* is now of type int64: .* open it again"):
         frame.select("name").collect()
     with pytest.raises(ERRORS, match=r"column size of .* no longer exists"):
         frame.filter(pl.col("size") == 1).select("id").collect()

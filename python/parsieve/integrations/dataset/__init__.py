@@ -1,0 +1,1 @@
+"""Tables as pyarrow datasets: `Table.dataset`."""
