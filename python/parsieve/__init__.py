@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from parsieve.integrations import duckdb as duckdb
     from parsieve.integrations.dataset.dataset import TableDataset
     from parsieve.integrations.polars.scan import scan_polars
+    from parsieve.observe.counters import Metrics, metrics
     from parsieve.plan.lookup import LookupResult
     from parsieve.plan.plan import Plan
     from parsieve.plan.verdict import Keep, Skip
@@ -54,6 +55,7 @@ __all__ = [
     "IndexNotFoundError",
     "Keep",
     "LookupResult",
+    "Metrics",
     "ParsieveError",
     "ParsieveWarning",
     "Plan",
@@ -71,6 +73,7 @@ __all__ = [
     "false_positive_rate",
     "hash_column",
     "instruction_sets",
+    "metrics",
     "open_filters",
     "open_table",
     "optimal_num_bytes",
@@ -87,6 +90,7 @@ _LATER = {
     "Finding": "filters.check",
     "Keep": "plan.verdict",
     "LookupResult": "plan.lookup",
+    "Metrics": "observe.counters",
     "Plan": "plan.plan",
     "RewriteReport": "filters.report",
     "Skip": "plan.verdict",
@@ -96,6 +100,7 @@ _LATER = {
     "advise": "table",
     "check_filters": "filters.check",
     "drop_filters": "filters.rewrite",
+    "metrics": "observe.counters",
     "open_filters": "filters.open",
     "open_table": "table",
     "scan_polars": "integrations.polars.scan",

@@ -56,11 +56,6 @@ class Table(IndexedTable):
         return self.opened.lake.format
 
     @property
-    def uri(self) -> str:
-        """The table's folder."""
-        return self.opened.lake.uri
-
-    @property
     def schema(self) -> pa.Schema:
         """The columns that the table has now."""
         return self.opened.lake.snapshot().schema

@@ -28,6 +28,7 @@ from parsieve.filters.target import RewriteTarget, refuse_table_file
 from parsieve.filters.upload import rewrite_object
 from parsieve.io.parallel import map_in_threads, thread_count
 from parsieve.io.sources import LocalFile
+from parsieve.observe.logs import FILTERS, place, summary
 
 # A column with fewer distinct values in every row group gets no filter by `"auto"`: most row groups contain each value.
 FEW_VALUES = 64
@@ -111,8 +112,8 @@ def add_filters(
     if (folder := local_folder(source)) is not None and not upload:
         _refuse_dest(source, dest)
         of_file = replace(options, threads=1)
-        return _rewrite_folder(folder, lambda path: add_to_file(path, None, of_file), threads)
-    return add_to_file(source, dest, options)
+        return _logged(_rewrite_folder(folder, lambda path: add_to_file(path, None, of_file), threads))
+    return _logged(add_to_file(source, dest, options))
 
 
 def add_to_file(
@@ -199,20 +200,33 @@ def drop_filters(
     []
     >>> folder.cleanup()
     """
+    options: dict[str, Any] = {
+        "encryption": encryption,
+        "hard_links": hard_links,
+        "in_place": in_place,
+        "dry_run": dry_run,
+    }
     if (folder := local_folder(source)) is not None and not upload:
         _refuse_dest(source, dest)
-        drop = partial(
-            drop_filters,
-            columns=columns,
-            encryption=encryption,
-            hard_links=hard_links,
-            in_place=in_place,
-            dry_run=dry_run,
-        )
-        return _rewrite_folder(folder, drop, None)
+        drop = partial(_drop_from_file, columns=columns, **options)
+        return _logged(_rewrite_folder(folder, drop, None))
     if upload:
-        drop = partial(drop_filters, columns=columns, encryption=encryption, dry_run=dry_run)
-        return rewrite_object(source, dest, drop, dry_run)
+        drop = partial(_drop_from_file, columns=columns, encryption=encryption, dry_run=dry_run)
+        return _logged(rewrite_object(source, dest, drop, dry_run))
+    return _logged(_drop_from_file(source, dest, columns, **options))
+
+
+def _drop_from_file(
+    source: Any,
+    dest: Any = None,
+    columns: LeafPath | Sequence[LeafPath] | None = None,
+    *,
+    encryption: Decryption | None = None,
+    hard_links: str = "refuse",
+    in_place: bool = False,
+    dry_run: bool = False,
+) -> RewriteReport:
+    """Drop filters from one file."""
     with (
         RewriteTarget(source, dest, hard_links, in_place, dry_run) as target,
         ParquetFile(target.source, encryption) as file,
@@ -226,6 +240,13 @@ def drop_filters(
         dropped = [chunk for chunk in file.chunks_with_filters() if chunk[1] in chosen]
         with BuiltFilters(file, rewrite.core, target.path.parent) as no_filters:
             return rewrite.finish(dropped, no_filters, {})
+
+
+def _logged(report: RewriteReport) -> RewriteReport:
+    """Log a rewrite of a file or a folder."""
+    if report.written:
+        FILTERS.info("rewrote filters of %s", place(summary(report)))
+    return report
 
 
 def _rewrite_folder(folder: Path, rewrite: Callable[[Path], RewriteReport], threads: int | None) -> RewriteReport:

@@ -14,6 +14,7 @@ from parsieve.index.log.commit import Layout
 from parsieve.index.log.garbage import OLDER_THAN
 from parsieve.index.table_index import TableIndex
 from parsieve.lake.base import ColumnPath, Lake
+from parsieve.observe.maintenance import maintains
 from parsieve.predicate.column_names import ColumnNames
 
 # Plans need none of the modules that build and change an index, so these are imported where they are used.
@@ -48,6 +49,12 @@ class IndexedTable:
 
     opened: Opened
 
+    @property
+    def uri(self) -> str:
+        """The table's folder."""
+        return self.opened.lake.uri
+
+    @maintains("build")
     def build_index(
         self,
         columns: ColumnName | Sequence[ColumnName],
@@ -153,6 +160,7 @@ class IndexedTable:
             self.opened.index.map_pages(lake, snapshot, pages, progress=progress, account=account)
         return account.built(self.opened.index.newest() if sieves or blooms else None, chosen, notes)
 
+    @maintains("update")
     def update_index(
         self,
         *,
@@ -211,6 +219,7 @@ class IndexedTable:
             self.opened.index.compact(lake, snapshot, paths, **effort)
         return account.updated(self.opened.index.newest(), before, renewals.tokens)
 
+    @maintains("compact")
     def compact_index(
         self,
         columns: ColumnName | Sequence[ColumnName] | None = None,
@@ -283,6 +292,7 @@ class IndexedTable:
             left_out=account.left_out_of_compaction(before, view, snapshot),
         )
 
+    @maintains("convert")
     def convert_index(
         self,
         *,
@@ -365,6 +375,7 @@ class IndexedTable:
             0 if view is None else pages_bytes(view.commit),
         )
 
+    @maintains("expire")
     def expire_index(self, older_than: dt.timedelta | dt.datetime | float = OLDER_THAN) -> ExpireReport:
         """Remove old versions of the index, and the files that only they use.
 
@@ -390,6 +401,7 @@ class IndexedTable:
         self.opened.index.refresh()
         return self.opened.index.expire(older_than)
 
+    @maintains("drop")
     def drop_index(self, columns: ColumnName | Sequence[ColumnName] | None = None) -> DropReport:
         """Drop the index of some columns, or of all columns, and remove the files that are no longer needed.
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from parsieve import _core
 from parsieve.errors import ConflictError
 from parsieve.io.sources import REQUESTS_AT_ONCE, Bytes, Range, open_source
+from parsieve.observe import counters
 
 # Large enough to be worth a request, and small enough to stay in the processor's cache.
 CHUNK = 2 << 20
@@ -84,6 +85,7 @@ class RangeReader:
         with self._lock:
             self.requests += 1
             self.bytes_fetched += len(data)
+        counters.add(requests=1, bytes_read=len(data))
         if not data:
             raise OSError(f"unexpected end of {self.name or 'the source'}: no bytes at {start} to {end} of {self.size}")
         return data

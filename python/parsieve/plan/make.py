@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 from parsieve._core import UnsupportedError
 from parsieve.errors import ParsieveWarning, StaleIndexError
 from parsieve.lake.base import Snapshot
+from parsieve.observe import counters
+from parsieve.observe.logs import PLAN, place
 from parsieve.plan.cost_model import CostModel
 from parsieve.plan.evidence.bloom_index import BloomIndexEvidence
 from parsieve.plan.evidence.candidates import Candidates
@@ -29,6 +31,7 @@ from parsieve.plan.record import PlanRecord
 from parsieve.plan.rows.judge import exclude_files, exclude_groups, find_rows
 from parsieve.predicate.bind import BoundPredicate
 from parsieve.predicate.builder import explain_unknown
+from parsieve.predicate.expr import columns
 from parsieve.wording import count, size
 
 if TYPE_CHECKING:
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
 
 # Plans that take longer than this many seconds are logged at level INFO.
 SLOW = 1.0
-_log = logging.getLogger("parsieve.plan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +115,47 @@ def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, optio
     return Plan(PlanRecord(table.lake, snapshot, bound.expr, files, groups, rows, doubts, tuple(notes), cost, pages))
 
 
+def count_plan(record: PlanRecord, seconds: float) -> None:
+    """Add a plan to the counters of this process."""
+    # Listing the kept files takes longer than counting them, so it is left to whoever needs them.
+    kept = record.files.kept.true_count if record.groups is None else len(record.kept)
+    groups_kept = 0 if record.groups is None else record.groups[0].kept.true_count
+    counters.add(
+        plans=1,
+        files_kept=kept,
+        files_skipped=len(record.snapshot.slices) - kept,
+        row_groups_kept=groups_kept,
+        row_groups_skipped=0 if record.groups is None else len(record.groups[1]) - groups_kept,
+        plan_seconds=seconds,
+    )
+
+
+def attributes_of(record: PlanRecord) -> dict[str, str | bool | int | float]:
+    """Return the attributes of a plan's span. They contain no values of the predicate."""
+    return {
+        "parsieve.table": place(record.lake.uri),
+        "parsieve.columns": ", ".join(_columns_of(record)),
+        "parsieve.files": len(record.snapshot.slices),
+        "parsieve.files_kept": len(record.kept),
+        "parsieve.requests": record.cost.requests,
+        "parsieve.bytes_read": record.cost.bytes_fetched,
+    }
+
+
 def log_plan(record: PlanRecord, seconds: float) -> None:
-    """Log the result of each kind of evidence at level DEBUG, and slow plans at level INFO."""
-    if seconds > SLOW and _log.isEnabledFor(logging.INFO):
+    """Log the result of each kind of evidence at level DEBUG, and slow plans without their values at level INFO."""
+    if seconds > SLOW and PLAN.isEnabledFor(logging.INFO):
         read = f"{size(record.cost.bytes_fetched)} in {count(record.cost.requests, 'request')}"
-        _log.info("slow plan: %.1f s for %s (read %s)", seconds, record.expr, read)
-    if _log.isEnabledFor(logging.DEBUG):
+        names = ", ".join(_columns_of(record)) or "no column"
+        PLAN.info("slow plan: %.1f s for %s of %s (read %s)", seconds, names, place(record.lake.uri), read)
+    if PLAN.isEnabledFor(logging.DEBUG):
         evidence = ", ".join(f"{stage.evidence} kept {stage.kept} of {stage.asked}" for stage in record.stages)
         kept, total = len(record.kept), len(record.snapshot.slices)
-        _log.debug("kept %d of %d files in %.3f s for %s (%s)", kept, total, seconds, record.expr, evidence)
+        PLAN.debug("kept %d of %d files in %.3f s for %s (%s)", kept, total, seconds, record.expr, evidence)
+
+
+def _columns_of(record: PlanRecord) -> list[str]:
+    return list(dict.fromkeys(".".join(column.path) for column in columns(record.expr)))
 
 
 def check_arguments(as_of: Any, on_unknown: str) -> None:

@@ -10,8 +10,9 @@ from parsieve._core import ParsieveError
 from parsieve.index.table_index import TableIndex
 from parsieve.index.view import View
 from parsieve.lake.base import AsOf, Lake, Snapshot
+from parsieve.observe import spans
 from parsieve.plan.evidence.footers import Footers
-from parsieve.plan.make import DEFAULTS, PlanOptions, log_plan, make_plan
+from parsieve.plan.make import DEFAULTS, PlanOptions, attributes_of, count_plan, log_plan, make_plan
 from parsieve.plan.plan import Plan
 from parsieve.predicate.bind import BoundPredicate
 
@@ -60,8 +61,13 @@ class OpenTable:
     def plan(self, bound: BoundPredicate, snapshot: Snapshot, options: PlanOptions = DEFAULTS) -> Plan:
         """Plan a predicate on a snapshot of this table."""
         started = time.perf_counter()
-        plan = make_plan(self, snapshot, bound, options)
-        log_plan(plan.record, time.perf_counter() - started)
+        with spans.span("parsieve.plan") as attributes:
+            plan = make_plan(self, snapshot, bound, options)
+            seconds = time.perf_counter() - started
+            count_plan(plan.record, seconds)
+            if attributes is not None:
+                attributes |= attributes_of(plan.record)
+        log_plan(plan.record, seconds)
         return plan
 
 

@@ -14,6 +14,7 @@ from parsieve.io.parallel import Workers, thread_count
 from parsieve.io.sources import REQUESTS_AT_ONCE
 from parsieve.lake.base import Lake, Slice
 from parsieve.lake.storage.pinned import changed_since
+from parsieve.observe.logs import ROWS
 from parsieve.reader.file import Parts, Refusal, Traffic, read_file, version_of
 from parsieve.reader.footers import FileVersion, KnownFile, cache_of
 from parsieve.reader.request import Candidates, ReadRequest
@@ -22,8 +23,6 @@ from parsieve.reader.request import Candidates, ReadRequest
 REFUSED_AT_ONCE = 32
 # The number of files whose maps are read together.
 MAPS_AT_ONCE = 256
-
-_log = logging.getLogger("parsieve.rows")
 
 Result = list[pa.RecordBatch] | Refusal | Parts
 # Reads the rows of some files, from a position to the one after the last, in another way.
@@ -81,10 +80,10 @@ class TableReader:
                     refused = 0
         if refused:
             yield from fallback(len(files) - refused, len(files))
-        if _log.isEnabledFor(logging.DEBUG):
+        if ROWS.isEnabledFor(logging.DEBUG):
             read = len(files) - reasons.total()
             about = {"reasons": reasons, "traffic": self._traffic}
-            _log.debug("read %d of %d files by pages", read, len(files), extra=about)
+            ROWS.debug("read %d of %d files by pages", read, len(files), extra=about)
 
     def _num_threads(self, threads: int | None) -> int:
         # Threads that wait for an object store need no processor.

@@ -5,15 +5,14 @@ Builds and updates call `settle`, whether this process or Spark's executors read
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from parsieve.lake.base import Lake, LeftOut, Slice, Snapshot
 from parsieve.lake.slices import locations_and_tokens
+from parsieve.observe.logs import INDEX
 
-LOG = logging.getLogger("parsieve.index")
 # How many paths one warning lists.
 LISTED = 5
 
@@ -58,7 +57,7 @@ def log_left_out(left_out: Sequence[LeftOut], where: object) -> None:
         return
     listed = "; ".join(map(str, left_out[:LISTED]))
     more = f"; and {len(left_out) - LISTED} more" if len(left_out) > LISTED else ""
-    LOG.warning(
+    INDEX.warning(
         "%s leaves out %d %s, which every plan reads: %s%s",
         where,
         len(left_out),

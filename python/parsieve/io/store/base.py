@@ -24,6 +24,7 @@ from parsieve import _core
 from parsieve._core import UnsupportedError
 from parsieve.io.parallel import map_in_threads
 from parsieve.io.sources import LOCAL_GAP, REQUESTS_AT_ONCE, Range
+from parsieve.observe import counters
 
 # The chunk size for copying a local file into a store.
 CHUNK_BYTES = 8 << 20
@@ -90,6 +91,7 @@ class Store(ABC):
         with self._lock:
             self.requests += 1
             self.bytes_fetched += length
+        counters.add(requests=1, bytes_read=length)
 
     @abstractmethod
     def _get(self, name: str) -> bytes: ...

@@ -12,6 +12,7 @@ from parsieve.index.pages.reader import MapReader
 from parsieve.lake.base import Lake, Snapshot
 from parsieve.lake.slices import MadeSlices
 from parsieve.plan.record import PlanRecord
+from parsieve.plan.results.observed import observed
 from parsieve.plan.results.reading import choose_reading
 from parsieve.predicate.column_names import column_name
 from parsieve.predicate.expr import Always, Expr
@@ -81,7 +82,7 @@ class Matches(ABC):
         """
         output = self._columns(names)
         if not self.reads_pages(output):
-            return self.scan(output, hold)
+            return observed(self.scan(output, hold), self._lake.uri)
         request = ReadRequest(self.schema, tuple(output), self._expr)
         table = TableReader(self._lake, request, self.pages)
         batches = table.read(
@@ -90,7 +91,7 @@ class Matches(ABC):
             threads=threads,
             hold=hold,
         )
-        return pa.RecordBatchReader.from_batches(request.output, batches)
+        return observed(pa.RecordBatchReader.from_batches(request.output, batches), self._lake.uri)
 
     def reads_pages(self, output: Sequence[str]) -> bool:
         """Return whether to read the rows page by page. Without a condition, all pages must be decoded."""

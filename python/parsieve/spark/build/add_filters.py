@@ -13,9 +13,11 @@ from parsieve.index.build.target import Target
 from parsieve.index.log.columns import paths_of
 from parsieve.index.log.commit import Log
 from parsieve.lake.folder.table import ParquetDir
+from parsieve.observe.logs import SPARK, place
 from parsieve.spark.build.executor import SparkExecutor
 from parsieve.spark.build.filter_files import Done, add_to_files, text_of
 from parsieve.spark.tables import lake_and_store
+from parsieve.wording import count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,6 +89,7 @@ def add_filters(
             raise ValueError(f"name the columns to index: the table's format is {lake.format}")
         names = [columns] if isinstance(columns, (str, tuple)) else columns
         done = _to_index(SparkExecutor(spark, store), lake, names, fpp, keep=existing == "keep")
+    SPARK.info("add filters to %s: %s", place(lake.uri), count(len(done), "file"))
     return spark.createDataFrame([tuple(row) for row in done], SUMMARY)
 
 

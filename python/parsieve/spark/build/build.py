@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +12,7 @@ from parsieve.index.log.columns import paths_of
 from parsieve.index.log.commit import Commit, Log, TableState
 from parsieve.index.pages import maintain
 from parsieve.index.sieve import build as sieve
+from parsieve.observe.logs import SPARK, place
 from parsieve.spark.build import kinds
 from parsieve.spark.build.executor import MEMORY, SparkExecutor
 from parsieve.spark.tables import lake_and_store, view_of
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from parsieve.lake.base import AsOf
 
 Column = str | Sequence[str]
-LOG = logging.getLogger("parsieve.spark")
 # The rates of the two kinds of index unless the caller chooses one.
 SIEVE_FPP, BLOOM_FPP = 0.02, 0.01
 
@@ -109,7 +108,7 @@ def build_index(
     if version is not None:
         version = maintain.ensure(log, lake, snapshot, executor, pages).version
     for path, choice in chosen.items():
-        LOG.info("index of %s: %s", ".".join(path), choice)
+        SPARK.info("build index of %s in %s: %s", ".".join(path), place(lake.uri), choice)
     # If "auto" built nothing, return the existing index, or an empty one.
     empty = Commit(0, "", None, 0, "none", TableState.of(snapshot), {}, {})
     return view_of(log, version or log.newest() or empty)

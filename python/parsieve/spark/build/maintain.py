@@ -18,6 +18,7 @@ from parsieve.index.pages import maintain
 from parsieve.index.sieve.compact import compact as compact_sieve
 from parsieve.index.sieve.update import update as update_sieve
 from parsieve.index.table_index import TableIndex
+from parsieve.observe.logs import SPARK, place, summary
 from parsieve.spark.build.executor import MEMORY, SparkExecutor
 from parsieve.spark.tables import lake_and_store, view_of
 
@@ -63,7 +64,9 @@ def update_index(
     executor = SparkExecutor(spark, store, memory)
     version = update_sieve(log, lake, snapshot, executor, compaction=compaction)
     version = update_bloom(log, lake, snapshot, executor) or version
-    return view_of(log, maintain.update(log, lake, snapshot, executor).version or version)
+    view = view_of(log, maintain.update(log, lake, snapshot, executor).version or version)
+    SPARK.info("update index of %s: version %d", place(lake.uri), view.version)
+    return view
 
 
 def compact(
@@ -95,7 +98,9 @@ def compact(
     paths = None if columns is None else paths_of([columns] if isinstance(columns, str) else columns)
     executor = SparkExecutor(spark, store)
     version = compact_sieve(log, executor, paths, lake, lake.snapshot(), purge=purge)
-    return view_of(log, maintain.compact(log, purge=purge) or version)
+    view = view_of(log, maintain.compact(log, purge=purge) or version)
+    SPARK.info("compact index of %s: version %d", place(lake.uri), view.version)
+    return view
 
 
 def expire(
@@ -121,4 +126,5 @@ def expire(
     """
     _, store = lake_and_store(spark, table, index_location, storage_options)
     report = TableIndex(store).expire(older_than)
+    SPARK.info("expire index in %s: %s", place(store), summary(report))
     return report.versions_removed, report.files_removed

@@ -1,0 +1,1 @@
+"""What parsieve does, for operators: counters, log lines and spans."""
