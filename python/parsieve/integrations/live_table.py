@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -11,14 +10,13 @@ import pyarrow as pa
 
 from parsieve.errors import ConflictError
 from parsieve.lake.base import AsOf, Snapshot
+from parsieve.observe.logs import PLAN
 from parsieve.plan.open_table import OpenTable
 from parsieve.plan.pickling import restore_table, table_state
 from parsieve.plan.plan import Plan
 from parsieve.predicate.bind import BoundPredicate, bind
 from parsieve.predicate.builder import explain_unknown
 from parsieve.predicate.normalize import understood_part
-
-_log = logging.getLogger("parsieve.plan")
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class LiveTable:
         """Plan the parts of a predicate that parsieve understands. The engine must filter the rows again."""
         bound = bind(predicate, snapshot.schema)
         for part in bound.unknown:
-            _log.debug("%s", explain_unknown(part))
+            PLAN.debug("%s", explain_unknown(part))
         return self.opened.plan(BoundPredicate(understood_part(bound.expr)), snapshot)
 
     def __reduce__(self) -> tuple[Any, ...]:
