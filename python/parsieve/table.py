@@ -11,6 +11,7 @@ from parsieve.index.indexed_table import IndexedTable, column_paths
 from parsieve.index.table_index import TableIndex
 from parsieve.lake.base import AsOf, Lake
 from parsieve.lake.open import open_lake
+from parsieve.observe.notebook import html_of
 from parsieve.plan.evidence.questions import Among, ask, leaves
 from parsieve.plan.lookup import LookupResult, look_up
 from parsieve.plan.make import PlanOptions, check_arguments, refuse_stale, report_unknown
@@ -46,6 +47,9 @@ class Table(IndexedTable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return restore_table, (type(self), *table_state(self.opened.lake, self.opened.index, repr(self)))
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
     def __repr__(self) -> str:
         return f"<parsieve.Table {self.format} {self.uri}>"

@@ -11,6 +11,7 @@ from parsieve.filters.build import scan
 from parsieve.filters.folder_run import local_folder, over_folder
 from parsieve.filters.open import Chunk, ColumnName, Decryption, FilterRange, ParquetFile
 from parsieve.io.parallel import map_in_threads, thread_count
+from parsieve.observe.notebook import html_of
 
 # Above this rate a filter excludes next to nothing.
 USELESS = 0.5
@@ -26,6 +27,9 @@ class Finding(NamedTuple):
     text: str
     # The file, if a folder was checked.
     path: str | None = None
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
 
 def check_filters(source: Any, *, encryption: Decryption | None = None, threads: int | None = None) -> list[Finding]:

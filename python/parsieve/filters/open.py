@@ -13,6 +13,7 @@ from parsieve._typing import LeafPath
 from parsieve.errors import ColumnNotFoundError, no_column
 from parsieve.io.ranges import RangeReader
 from parsieve.io.sources import Range
+from parsieve.observe.notebook import html_of
 
 # The magic number twice, and the length of the footer between them.
 SMALLEST_FILE = 12
@@ -268,6 +269,9 @@ class FileFilters:
     ) -> None:
         """Close the file."""
         self.close()
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
     def __repr__(self) -> str:
         return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from parsieve.filters.open import ColumnName
+from parsieve.observe.notebook import html_of
 from parsieve.wording import count
 
 
@@ -40,6 +41,12 @@ class RewriteReport(NamedTuple):
     bytes_fetched: int
     written: bool
     files: dict[str, RewriteReport] = {}  # noqa: RUF012 - nothing writes to it
+
+    def __repr__(self) -> str:
+        return f"<parsieve.RewriteReport: {self}>"
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
     def __str__(self) -> str:
         written = sum(report.written for report in self.files.values())

@@ -31,6 +31,7 @@ from parsieve.index.reports import size_of
 from parsieve.index.scan.units import Unit
 from parsieve.lake.base import ColumnPath, Lake, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_field
+from parsieve.observe.notebook import html_of
 
 SAMPLED_SLICES = 16
 # How many keys to look up in every sampled slice.
@@ -89,6 +90,12 @@ class Advice(NamedTuple):
     unit_read_bytes: int = 0
     file_read_bytes: int = 0
     unit_bytes: int = 0
+
+    def __repr__(self) -> str:
+        return f"<parsieve.Advice: {self.column}: {self.recommendation} ({self.why})>"
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
     def __str__(self) -> str:
         units = (

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parsieve.lake.base import LeftOut
+from parsieve.observe.notebook import html_of
 
 __all__ = [
     "BuildReport",
@@ -24,8 +25,20 @@ LISTED = 5
 _KINDS = {"sieve": "Sieve index", "bloom": "Bloom index", "both": "Sieve and Bloom index"}
 
 
-@dataclass(frozen=True, slots=True)
-class BuildReport:
+class _Report:
+    """Shows a report by its summary, which is its text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<parsieve.index.{type(self).__name__}: {self}>"
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BuildReport(_Report):
     """What `Table.build_index` built. `print` it for a summary.
 
     >>> from parsieve.index import BuildReport
@@ -66,8 +79,8 @@ class BuildReport:
         return _sizes(self.bytes_stored, self.bytes_lookup, self.pages_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class UpdateReport(_Report):
     """What `Table.update_index` did. `print` it for a summary.
 
     >>> from parsieve.index import UpdateReport
@@ -118,8 +131,8 @@ class UpdateReport:
         return "\n".join(["; ".join(filter(None, parts)), *self.notes, *_listed(self.left_out)])
 
 
-@dataclass(frozen=True, slots=True)
-class CompactReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class CompactReport(_Report):
     """What `Table.compact_index` did. `print` it for a summary.
 
     >>> from parsieve.index import CompactReport
@@ -151,8 +164,8 @@ class CompactReport:
         return "\n".join([summary, *self.notes, *_listed(self.left_out)])
 
 
-@dataclass(frozen=True, slots=True)
-class ConvertReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class ConvertReport(_Report):
     """What `Table.convert_index` did. `print` it for a summary.
 
     >>> from parsieve.index import ConvertReport
@@ -205,8 +218,8 @@ class Remaining:
         return f"{_files(self.files)} ({size_of(self.bytes)}) {verb}{until}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class ExpireReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class ExpireReport(_Report):
     """What `Table.expire_index` removed, and what remains. `print` it for a summary.
 
     >>> from parsieve.index import ExpireReport
@@ -235,8 +248,8 @@ class ExpireReport:
         return "\n".join([freed, *map(str, self.remaining)])
 
 
-@dataclass(frozen=True, slots=True)
-class DropReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class DropReport(_Report):
     """What `Table.drop_index` dropped and removed, and what remains. `print` it for a summary.
 
     >>> from parsieve.index import DropReport

@@ -64,6 +64,11 @@ class TableIndex:
         index = cls(where, storage_options)
         return index if index.refresh() is not None else None
 
+    @property
+    def loaded(self) -> View | None:
+        """The newest version that was loaded, without loading one."""
+        return self._newest
+
     def newest(self) -> View | None:
         """Return the newest version that was loaded, or load it; None if there is no index."""
         return self._newest or self.refresh()

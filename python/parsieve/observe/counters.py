@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import threading
-from dataclasses import asdict, dataclass, fields
+from typing import NamedTuple
 
 _PREFIX = "parsieve"
 
 
-@dataclass(frozen=True, slots=True)
-class Metrics:
+class Metrics(NamedTuple):
     """What parsieve has done in this process so far, as `metrics()` returns it. Subtract an earlier one for a period.
 
     >>> from parsieve import Metrics
@@ -42,7 +41,7 @@ class Metrics:
 
     def __sub__(self, earlier: Metrics) -> Metrics:
         """Return the difference to an earlier snapshot."""
-        return Metrics(**{name: now - getattr(earlier, name) for name, now in asdict(self).items()})
+        return Metrics(**{name: now - getattr(earlier, name) for name, now in self._asdict().items()})
 
     def to_json(self) -> str:
         """Return the counters as a JSON object.
@@ -51,7 +50,7 @@ class Metrics:
         >>> Metrics(plans=2).to_json()[:28]
         '{"plans": 2, "files_kept": 0'
         """
-        return json.dumps(asdict(self))
+        return json.dumps(self._asdict())
 
     def to_prometheus(self) -> str:
         """Return the counters in the text format of Prometheus.
@@ -61,7 +60,7 @@ class Metrics:
         parsieve_plans_total 2
         """
         lines = []
-        for name, value in asdict(self).items():
+        for name, value in self._asdict().items():
             lines += [f"# TYPE {_PREFIX}_{name}_total counter", f"{_PREFIX}_{name}_total {value}"]
         return "\n".join(lines) + "\n"
 
@@ -70,7 +69,7 @@ class _Counters:
     """The counters of this process. Threads may share them."""
 
     def __init__(self) -> None:
-        self.values: dict[str, float] = {field.name: 0 for field in fields(Metrics)}
+        self.values: dict[str, float] = dict.fromkeys(Metrics._fields, 0)
         self.lock = threading.Lock()
 
 

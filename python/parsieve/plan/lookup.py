@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve.observe.notebook import html_of
 from parsieve.predicate.bind import BoundPredicate
 from parsieve.predicate.builder import column_in, distinct
 from parsieve.predicate.column_names import ColumnNames, column_name
@@ -55,6 +56,9 @@ class LookupResult:
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
     def __repr__(self) -> str:
         return f"<parsieve.LookupResult: {count(len(self), 'row')}, {count(len(self.missing), 'key')} missing>"

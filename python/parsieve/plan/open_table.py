@@ -47,6 +47,11 @@ class OpenTable:
         self._last = snapshot
         return snapshot
 
+    @property
+    def last_snapshot(self) -> Snapshot | None:
+        """The last state that was read, without reading it again."""
+        return self._last
+
     def view(self, snapshot: Snapshot) -> tuple[View | None, list[str]]:
         """Return the index version that covers most of a snapshot, and problems with the index.
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from parsieve._core import UnsupportedError
 from parsieve.lake.rows.file_rows import foreign
+from parsieve.observe.notebook import html_of
 from parsieve.plan.pickling import record_state, restore_record
 from parsieve.plan.record import PlanRecord
 from parsieve.plan.results.matches import Matches
@@ -261,6 +262,9 @@ class Plan:
 
         frame: DataFrame = to_spark(self, spark, name)
         return frame
+
+    def _repr_html_(self) -> str | None:
+        return html_of(self)
 
     def __repr__(self) -> str:
         # Without this hint, a predicate that excludes nothing looks like a defect.

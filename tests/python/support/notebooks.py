@@ -40,8 +40,9 @@ def _run(name: str, source: str, namespace: dict[str, Any]) -> list[Output]:
         outputs.append({"output_type": "stream", "name": "stdout", "text": _lines(printed.getvalue())})
     if value is not None:
         data = {"text/plain": _lines(repr(value))}
-        if hasattr(value, "_repr_svg_"):
-            data = {"image/svg+xml": _lines(value._repr_svg_())} | data
+        for method, kind in (("_repr_svg_", "image/svg+xml"), ("_repr_html_", "text/html")):
+            if hasattr(value, method):
+                data = {kind: _lines(getattr(value, method)())} | data
         outputs.append({"output_type": "execute_result", "execution_count": None, "metadata": {}, "data": data})
     return outputs
 

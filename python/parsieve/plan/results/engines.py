@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from parsieve.plan.plan import Plan
 
 
-# Spark's side of `Plan.to_spark`. The package imports upward only here, and by name: parsieve.spark builds on plans.
+# Spark's side of `Plan.to_spark`, by name, because parsieve.spark builds on plans. The package imports upward only here
+# and in `observe/notebook.py`.
 _SPARK = "parsieve.spark.scan.read"
 
 
