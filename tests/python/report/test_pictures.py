@@ -49,9 +49,11 @@ def assert_shown(path: Path) -> None:
 def test_the_pngs_show_the_newest_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(DOCS / "scripts"))
     png, palette = importlib.import_module("png"), importlib.import_module("palette")
-    drawn = {drawing.name: drawing.texts for drawing in png.page_pictures()}
+    notebook = importlib.import_module("notebook_pictures")
+    drawings = [*png.page_pictures(), *notebook.notebook_pictures()]
+    drawn = {drawing.name: drawing.texts for drawing in drawings}
     stored = {path.name: palette.texts(path.read_bytes()) for path in (DOCS / "pictures").glob("*.png")}
-    assert drawn == stored, "to update: python docs/scripts/png.py"
+    assert drawn == stored, "to update: python docs/scripts/png.py; python docs/scripts/notebook_pictures.py"
 
 
 @pytest.mark.parametrize("path", sorted((DOCS / "pictures").glob("*.png")), ids=lambda path: path.stem)
@@ -63,6 +65,7 @@ def test_a_png_is_small_and_shown(path: Path) -> None:
 def test_dark_pages_show_the_dark_version_of_each_png(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(DOCS / "scripts"))
     names = {spec.name for spec in importlib.import_module("png").PICTURE_SPECS}
+    names.add(importlib.import_module("notebook_pictures").NAME)
     stylesheet = (DOCS / "pictures/pictures.css").read_text(encoding="utf-8")
     rule = r'\[data-md-color-scheme="slate"\] img\[src\$="/([\w-]+)\.png"\] \{\s*content: url\("\1-dark\.png"\);'
     assert set(re.findall(rule, stylesheet)) == names, "pictures.css needs a rule for each figure of png.py"
