@@ -7,10 +7,12 @@ ifeq ($(OS),Windows_NT)
 BIN := .venv/Scripts
 SPARK_BIN := .venv-spark/Scripts
 SPARK4_BIN := .venv-spark4/Scripts
+RECIPES_BIN := .venv-recipes/Scripts
 else
 BIN := .venv/bin
 SPARK_BIN := .venv-spark/bin
 SPARK4_BIN := .venv-spark4/bin
+RECIPES_BIN := .venv-recipes/bin
 endif
 CARGO_DENY := .tools/bin/cargo-deny
 
@@ -61,6 +63,10 @@ SPARK4_TESTS := $(addprefix tests/python/spark/test_,file_index.py build.py key_
 .PHONY: test-spark4
 test-spark4: develop .venv-spark4/stamp-spark4 ## some Spark tests on PySpark 4: plain Parquet, Delta and Iceberg; an older Polars
 	PYTHONPATH=$(CURDIR)/python $(SPARK4_BIN)/python -m pytest $(SPARK4_TESTS) tests/python/integrations/polars -k "not many_reads and not stopped_session"
+
+.PHONY: test-recipes
+test-recipes: develop .venv-recipes/stamp-recipes ## the recipe for Dagster, in an environment of its own
+	PYTHONPATH=$(CURDIR)/python $(RECIPES_BIN)/python -m pytest tests/python/recipes/test_dagster.py
 
 .PHONY: test-slow
 test-slow: develop .venv/stamp-test .venv-spark/stamp-spark ## the slow tests: a thousand kills of each kind, long models, a cluster
@@ -193,7 +199,7 @@ release-check: wheel ## install the wheel into empty environments of RELEASE_PYT
 
 .PHONY: clean
 clean: ## remove all build results, including .venv and .tools
-	rm -rf .venv .venv-spark .venv-spark4 .tools target dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-spark .venv-spark4 .venv-recipes .tools target dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f python/parsieve/_core.*.so python/parsieve/_core.*.pyd python/parsieve/_core.so python/parsieve/_core.pyd
 	find python tests examples benches -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -235,6 +241,15 @@ develop: .venv/stamp-build
 .venv-spark4/stamp-spark4: pyproject.toml requirements/constraints-spark4.txt .venv-spark4/stamp-venv
 	$(SPARK4_BIN)/python -m pip install --quiet 'pip>=25.1'
 	PIP_CONSTRAINT=requirements/constraints-spark4.txt $(SPARK4_BIN)/python -m pip install --quiet --group spark4
+	@touch $@
+
+.venv-recipes/stamp-venv: .venv/stamp-venv
+	$(PYTHON) -m venv --clear .venv-recipes
+	@touch $@
+
+.venv-recipes/stamp-recipes: pyproject.toml requirements/constraints-recipes.txt .venv-recipes/stamp-venv
+	$(RECIPES_BIN)/python -m pip install --quiet 'pip>=25.1'
+	PIP_CONSTRAINT=requirements/constraints-recipes.txt $(RECIPES_BIN)/python -m pip install --quiet --group recipes
 	@touch $@
 
 # Skip optimization: the tool runs for a second, and an optimized build takes minutes.
