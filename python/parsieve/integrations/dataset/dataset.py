@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from parsieve._core import UnsupportedError
-from parsieve.integrations.dataset.fragment import TableFragment, both
+from parsieve.integrations.dataset.fragment import Parts, both
 from parsieve.integrations.dataset.refusal import refuse, refusing_dataset
 from parsieve.integrations.dataset.scanner import Scan, TableScanner
 from parsieve.integrations.live_table import LiveTable
@@ -52,21 +54,26 @@ class TableDataset(pads.UnionDataset):  # type: ignore[misc]
     def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
         """Return a scan of the table's current state, with the arguments of `pyarrow.dataset.Dataset.scanner`."""
         scan = Scan.of(self._table.schema, columns, filter, options)
-        scan = Scan(scan.schema, columns, both(self._added, scan.filter), scan.batch_size, scan.threads)
-        return TableScanner.of(self._table, scan)
+        scan = replace(scan, filter=both(self._added, scan.filter))
+        scanner = TableScanner.of(self._table, scan)
+        # Engines call this from threads of their own, where no Python function is the caller.
+        caller = sys._getframe().f_back
+        if caller is not None and caller.f_code is pads.write_dataset.__code__:
+            # `write_dataset` accepts only pyarrow's own scanners.
+            return pads.Scanner.from_batches(scanner.to_reader())
+        return scanner
 
     def filter(self, expression: pc.Expression) -> TableDataset:
         """Return the rows that also match this expression."""
-        return TableDataset(self._table, both(self._added, expression))
+        scan = Scan.of(self._table.schema, None, expression, {})
+        return TableDataset(self._table, both(self._added, scan.filter))
 
     def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[Any]:
         """Yield the files that may have a matching row. All of them are of one state of the table."""
-        condition = both(self._added, filter)
-        names = Scan(self._table.schema, filter=condition).needed
+        condition = both(self._added, Scan.of(self._table.schema, None, filter, {}).filter)
+        names = Scan(self._table.schema, columns=[], filter=condition).needed
         plan = self._table.plan(self._table.snapshot(names), condition)
-        # DataFusion cannot read a dataset without fragments.
-        for numbers in [[number] for number in plan.record.kept] or [[]]:
-            yield TableFragment(self._table, plan, numbers, self._added)
+        return Parts(self._table, plan, condition, self._added).fragments()
 
     def count_rows(self, filter: Any = None, **options: Any) -> int:
         """Count the rows that match. Without a filter, footers are enough if files have exactly the table's rows."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,19 +16,48 @@ from parsieve.lake.rows.file_rows import foreign
 from parsieve.plan.plan import Plan
 from parsieve.plan.results.engines import Rows
 
+# An engine starts a task for each fragment, so the fragments of large tables have several files.
+MOST_FRAGMENTS = 256
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The fragments of one state of a table that may have a row that matches a condition."""
+
+    table: LiveTable
+    # The plan of the condition.
+    plan: Plan
+    condition: pc.Expression | None
+    # The part of the condition that all rows of the dataset match.
+    added: pc.Expression | None
+
+    def fragments(self) -> Iterator[TableFragment]:
+        """Yield the fragments. There is at least one, because DataFusion cannot read a dataset without fragments."""
+        kept = self.plan.record.kept
+        size = -(-len(kept) // MOST_FRAGMENTS) or 1
+        for start in range(0, len(kept) or 1, size):
+            yield TableFragment(self, kept[start : start + size])
+
+    def plan_of(self, filter: pc.Expression | None) -> Plan:
+        """Return the plan of the condition, or of another filter on the same state."""
+        is_same = filter is self.condition
+        if filter is not None and self.condition is not None:
+            is_same = filter.equals(self.condition)
+        return self.plan if is_same else self.table.plan(self.plan.record.snapshot, filter)
+
 
 class TableFragment:
-    """The rows of one file of a table, with the methods of `pyarrow.dataset.Fragment`.
+    """The rows of one file of a table, or of several, with the methods of `pyarrow.dataset.Fragment`.
 
-    It contains only the rows of the file that the table still has, and with the filter of `get_fragments`.
+    It contains only the rows of the files that the table still has. As in pyarrow, a scan returns the rows that match
+    the scan's own filter, also if they do not match the filter of `get_fragments`.
     """
 
-    def __init__(self, table: LiveTable, plan: Plan, numbers: Sequence[int], added: pc.Expression | None) -> None:
-        """`numbers` has the number of a file in the plan, or nothing. `added` is the filter of the rows."""
-        self._table = table
-        self._plan = plan
+    def __init__(self, parts: Parts, numbers: Sequence[int]) -> None:
+        """`numbers` has the numbers of files in the plan."""
+        self._parts = parts
+        self._table = parts.table
         self._numbers = numbers
-        self._added = added
 
     @property
     def physical_schema(self) -> pa.Schema:
@@ -44,12 +75,15 @@ class TableFragment:
         """Return a scan, with the arguments of `pyarrow.dataset.Fragment.scanner`."""
         if schema is not None and not schema.equals(self._table.schema):
             raise ValueError("the schema of a fragment is the table's schema; select and cast columns after reading")
-        scan = Scan.of(self._table.schema, columns, both(self._added, filter), options)
-        return TableScanner(self._table, scan, self._read)
+        scan = Scan.of(self._table.schema, columns, both(self._parts.added, filter), options)
+        return TableScanner(self._table, scan, partial(self._read, scan))
 
-    def _read(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _read(self, scan: Scan, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        record = self._parts.plan_of(scan.filter).record
+        own = set(self._numbers)
+        numbers = [number for number in record.kept if number in own]
         with foreign(self._table.uri):
-            yield from Rows.of(self._plan.record, self._numbers).reader(names, threads=1)
+            yield from Rows.of(record, numbers).reader(names, threads=1)
 
     def to_batches(self, schema: pa.Schema | None = None, **options: Any) -> Iterator[pa.RecordBatch]:
         """Yield the rows as batches."""
@@ -72,7 +106,7 @@ class TableFragment:
         return self.scanner(**options).count_rows()
 
     def __repr__(self) -> str:
-        groups = [file_slice.group for file_slice in self._plan.record.slices(self._numbers)]
+        groups = [file_slice.group for file_slice in self._parts.plan.record.slices(self._numbers)]
         return f"<parsieve.TableFragment {', '.join(groups)}>"
 
 

@@ -11,10 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
+from parsieve._core import UnsupportedError
 from parsieve.integrations.live_table import LiveTable
 from parsieve.lake.base import Snapshot
 from parsieve.lake.rows.checked_files import request_of
 from parsieve.plan.plan import Plan
+
+# Columns that pyarrow's scans compute from its own files and batches.
+_COMPUTED = frozenset(("__filename", "__fragment_index", "__batch_index", "__last_in_fragment"))
 
 # Filtering a batch takes about as long as filtering a thousand rows, so small batches are combined.
 SMALL = 1_000
@@ -33,8 +37,13 @@ class Scan:
     @classmethod
     def of(cls, schema: pa.Schema, columns: Any, filter: Any, options: dict[str, Any]) -> Scan:
         """Return a scan with the arguments of `pyarrow.dataset.Dataset.scanner`."""
+        empty = pads.InMemoryDataset(schema.empty_table())
         # This also accepts filters in Substrait, which pyarrow converts to an expression.
-        filter = pads.dataset(schema.empty_table())._scanner_options({"filter": filter})["filter"]
+        filter = pads.Dataset._scanner_options(empty, {"filter": filter})["filter"]
+        # pyarrow checks the arguments, also the options that have no effect here.
+        empty.scanner(columns=columns, filter=filter, **options)
+        for name in _COMPUTED.difference(schema.names).intersection([] if isinstance(columns, dict) else columns or []):
+            raise UnsupportedError(f"a table of parsieve has no column {name}")
         threads = None if options.get("use_threads", True) else 1
         return cls(schema, columns, filter, options.get("batch_size"), threads)
 
@@ -57,10 +66,19 @@ class Scan:
             return None
         return list(self.columns)
 
+    @property
+    def _is_selection(self) -> bool:
+        """Return whether the scan has no filter, and returns some columns as they are."""
+        names: list[str] = self.schema.names if self.columns is None else self._names or []
+        return self.filter is None and bool(names) and len(set(names)) == len(names)
+
     def apply(self, rows: pa.Table) -> pa.Table:
         """Filter rows of the table, and select the columns, with pyarrow."""
         columns = self.schema.names if self.columns is None else self.columns
-        return pads.dataset(rows).to_table(columns=columns, filter=self.filter)
+        if self._is_selection:
+            return rows.select(columns)
+        # In this thread: another thread of pyarrow may still hold rows when Python exits, and would then abort.
+        return pads.dataset(rows).to_table(columns=columns, filter=self.filter, use_threads=False)
 
 
 class TableScanner:
@@ -122,8 +140,26 @@ class TableScanner:
         return pa.Table.from_batches(batches, self._projected)
 
     def take(self, indices: Any) -> pa.Table:
-        """Return the rows at some positions."""
-        return self.to_table().take(indices)
+        """Return the rows at some positions. It keeps only these rows in memory, and reads nothing after the last."""
+        wanted = indices if isinstance(indices, pa.Array | pa.ChunkedArray) else pa.array(indices, pa.int64())
+        places = pc.unique(wanted.cast(pa.int64())).sort()
+        if places.null_count or (len(places) and places[0].as_py() < 0):
+            raise IndexError("the positions of rows are numbers from 0, without nulls")
+        found = self._at(places)
+        if found.num_rows < len(places):
+            raise IndexError(f"there is no row {places[found.num_rows]}: the scan has fewer rows")
+        return found.take(pc.index_in(wanted.cast(pa.int64()), value_set=places))
+
+    def _at(self, places: pa.Array) -> pa.Table:
+        """Return the rows at some positions in ascending order."""
+        parts: list[pa.RecordBatch] = []
+        numbers, start, done = places.to_numpy(), 0, 0
+        batches = self.to_batches()
+        while done < len(numbers) and (batch := next(batches, None)) is not None:
+            stop = int(numbers.searchsorted(start + batch.num_rows))
+            parts.append(batch.take(pa.array(numbers[done:stop] - start)))
+            start, done = start + batch.num_rows, stop
+        return pa.Table.from_batches(parts, self._projected)
 
     def count_rows(self) -> int:
         """Count the rows."""

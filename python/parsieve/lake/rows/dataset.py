@@ -78,7 +78,9 @@ class PlannedDataset(pads.FileSystemDataset):  # type: ignore[misc]
         pushed, late = _both(self._pushed, added.pushed), _both(self._late, added.late)
         named = request_of(self.schema, columns, _both(pushed, late)).named
         request = Request(columns, pushed, late, named, options)
-        if sys._getframe(1).f_code is pads.write_dataset.__code__:
+        # Engines call this from threads of their own, where no Python function is the caller.
+        caller = sys._getframe().f_back
+        if caller is not None and caller.f_code is pads.write_dataset.__code__:
             # `write_dataset` only accepts pyarrow's own scanners.
             return pads.Scanner.from_batches(self._files.reader(request))
         return PlannedScanner(self._files, request)
