@@ -2,6 +2,8 @@
 
 `python tests/python/support/programs/row_differences.py --cases 20000 --seed 1 --jobs 2` prints each mismatch with the
 command that repeats it. Each folder of files has the number from which it follows, together with the seed.
+
+`--files FOLDER` reads the files of a folder instead, such as those that `spark_files.py` writes.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -31,23 +33,50 @@ AT_ONCE = 100
 
 def run(seed: int, numbers: list[int], writer: str | None, per_folder: int, log: str) -> None:
     """Check some folders, and write a line for each folder and each outcome to a file."""
+    write_outcomes(log, numbers, lambda number: check(seed, number, writer, per_folder))
+
+
+def run_files(seed: int, numbers: list[int], folder: Path, per_file: int, log: str) -> None:
+    """Check some of the files of a folder in the same way."""
+    files = readable_files(folder)
+    write_outcomes(log, numbers, lambda number: check_file(seed, number, files, per_file))
+
+
+def write_outcomes(log: str, numbers: list[int], check_number: Callable[[int], list[cases.Outcome]]) -> None:
+    """Write a line for each number and each of its outcomes to a file."""
     os.environ["RUST_BACKTRACE"] = "0"
     # Panics of writers that cannot store a type fill the terminal.
     with Path(log).open("a", encoding="utf-8") as out, Path(f"{log}.stderr").open("a") as errors:
         os.dup2(errors.fileno(), 2)
         for number in numbers:
             print(json.dumps(number), file=out, flush=True)
-            for outcome in check(seed, number, writer, per_folder):
+            for outcome in check_number(number):
                 print(json.dumps(asdict(outcome)), file=out, flush=True)
+
+
+def readable_files(folder: Path) -> list[Path]:
+    """Return the files below a folder that pyarrow can read."""
+    return [path for path in sorted(folder.rglob("*.parquet")) if cases.is_readable(path)]
 
 
 def check(seed: int, number: int, writer: str | None, per_folder: int) -> list[cases.Outcome]:
     """Check the plans of one folder."""
+    return check_in(lambda place: cases.run_folder(f"{seed}/{number}", place, per_folder, writer), writer or "?")
+
+
+def check_file(seed: int, number: int, files: Sequence[Path], per_file: int) -> list[cases.Outcome]:
+    """Check plans of one of the files. Its indexes are in a temporary folder."""
+    path = files[number % len(files)]
+    return check_in(lambda place: cases.run_file(path, f"{seed}/{number}", place, per_file), path.name)
+
+
+def check_in(run_in: Callable[[Path], list[cases.Outcome]], writer: str) -> list[cases.Outcome]:
+    """Return the outcomes of a function that gets a temporary folder."""
     place = Path(tempfile.mkdtemp(prefix="row-differences-"))
     try:
-        return cases.run_folder(f"{seed}/{number}", place, per_folder, writer)
+        return run_in(place)
     except Exception:
-        return [cases.Outcome(cases.MISMATCH, writer or "?", detail=f"the test failed: {traceback.format_exc()}")]
+        return [cases.Outcome(cases.MISMATCH, writer, detail=f"the test failed: {traceback.format_exc()}")]
     finally:
         shutil.rmtree(place)
 
@@ -80,8 +109,9 @@ class Run:
     def start(self, numbers: list[int]) -> tuple[multiprocessing.process.BaseProcess, Path, list[int]]:
         log = self.folder / f"{numbers[0]}-{time.monotonic_ns()}"
         options = self.options
-        arguments = (options.seed, numbers, options.writer, options.per_folder, str(log))
-        process = self.context.Process(target=run, args=arguments)
+        target, source = (run_files, options.files) if options.files else (run, options.writer)
+        arguments = (options.seed, numbers, source, options.per_folder, str(log))
+        process = self.context.Process(target=target, args=arguments)
         process.start()
         return process, log, numbers
 
@@ -104,6 +134,7 @@ class Run:
             self.mismatches += 1
             repeat = f"--seed {self.options.seed} --only {number} --per-folder {self.options.per_folder}"
             repeat += f" --writer {self.options.writer}" if self.options.writer else ""
+            repeat += f" --files {self.options.files}" if self.options.files else ""
             print(
                 f"MISMATCH {outcome.writer}, {outcome.readers or 'pyarrow'}: {repeat}\n{outcome.detail}\n", flush=True
             )
@@ -175,12 +206,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--writer", choices=list(cases.WEIGHTS))
+    parser.add_argument("--files", type=Path, help="a folder with files of other writers")
     parser.add_argument("--per-folder", type=int, default=6)
     parser.add_argument("--first", type=int, default=0, help="the number of the first folder")
     parser.add_argument("--only", type=int, help="check only the folder with this number, in this process")
     options = parser.parse_args()
+    if options.files and not readable_files(options.files):
+        parser.error(f"pyarrow can read no file in {options.files}")
     if options.only is not None:
-        outcomes = check(options.seed, options.only, options.writer, options.per_folder)
+        if options.files:
+            outcomes = check_file(options.seed, options.only, readable_files(options.files), options.per_folder)
+        else:
+            outcomes = check(options.seed, options.only, options.writer, options.per_folder)
         for outcome in outcomes:
             print(outcome.result, outcome.writer, outcome.language, outcome.projection, outcome.index)
             print(outcome.detail)
