@@ -44,6 +44,8 @@ pub enum RowsKind {
     },
     /// An offset index that contradicts its pages.
     OffsetIndex,
+    /// Levels of a page that do not fill it, or are greater than the schema allows.
+    Levels,
     /// A page that claims many more values than its size makes likely.
     TooManyValues,
     /// Pages that cannot be decoded.
@@ -57,7 +59,7 @@ impl RowsKind {
                 Class::Value
             }
             Self::Unreadable { .. } | Self::TooManyValues => Class::Unsupported,
-            Self::Schema(_) | Self::Pages { .. } | Self::OffsetIndex | Self::Decode(_) => Class::Format,
+            Self::Schema(_) | Self::Pages { .. } | Self::OffsetIndex | Self::Levels | Self::Decode(_) => Class::Format,
         }
     }
 }
@@ -78,6 +80,7 @@ impl fmt::Display for RowsKind {
             Self::Schema(reason) => write!(f, "the schema of the file cannot be decoded: {reason}"),
             Self::Pages { column, reason } => write!(f, "the pages of column {column:?} are not valid: {reason}"),
             Self::OffsetIndex => write!(f, "an offset index contradicts the pages of its column; read the file again"),
+            Self::Levels => write!(f, "the levels of a page are damaged"),
             Self::TooManyValues => {
                 write!(f, "a page claims many more values than its size makes likely; read the file with pyarrow")
             }

@@ -30,5 +30,5 @@ pub use pages::decode::{ChunkHashes, ChunkScan, HashOptions};
 pub(crate) use pages::{
     codec::Codec,
     delta::DeltaNumbers,
-    page::{PageHeader, PageKind, encoding, values_start},
+    page::{PageHeader, PageKind, body_parts, encoding},
 };

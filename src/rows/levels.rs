@@ -1,8 +1,9 @@
-//! Repetition levels, which tell where records begin.
+//! Repetition and definition levels, which tell where records begin, and how many values a page has.
 
 use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, RowsKind};
 use crate::int::{to_u64, to_usize};
+use crate::parquet::encoding;
 
 /// The records of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,76 +14,143 @@ pub(super) struct Records {
     pub(super) continues: bool,
 }
 
-/// Counts the records of a page by its repetition levels, in the hybrid of runs and packed bits.
-pub(super) fn count_hybrid(levels: &[u8], max_level: i16, num_values: u32) -> Result<Records> {
-    let width = u16::BITS - max_level.unsigned_abs().leading_zeros();
-    let value_len = to_usize(u64::from(width.div_ceil(8))).unwrap_or(0);
-    let mut cursor = Cursor::new(levels, 0);
-    let (mut left, mut begin, mut first) = (u64::from(num_values), 0, None);
-    while left > 0 {
-        let header = cursor.varint()?;
-        if header & 1 == 0 {
-            let run = (header >> 1).min(left);
-            let is_zero = cursor.take(value_len)?.iter().all(|byte| *byte == 0);
-            // A run of no values would never end.
-            if run == 0 {
-                return Err(Error::new(ErrorKind::IntegerRange));
-            }
-            first = first.or(Some(is_zero));
-            begin += if is_zero { run } else { 0 };
-            left -= run;
-        } else {
-            let groups = header >> 1;
-            if groups == 0 {
-                return Err(Error::new(ErrorKind::IntegerRange));
-            }
-            // The last group may be cut off after the last value.
-            let len = groups.saturating_mul(u64::from(width)).min(to_u64(cursor.remaining()));
-            let bytes = cursor.take(to_usize(len).unwrap_or(usize::MAX))?;
-            let run = groups.saturating_mul(8).min(left);
-            let (zeros, starts) = zeros(bytes, width, run, false)?;
-            first = first.or(Some(starts));
-            begin += zeros;
-            left -= run;
+/// The levels of one kind in a page: their bytes, their encoding, their greatest value and their number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Levels<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) encoding: i32,
+    pub(super) max: i16,
+    pub(super) count: u32,
+}
+
+/// How many levels have a value.
+#[derive(Debug, Clone, Copy, Default)]
+struct Equal {
+    count: u64,
+    /// True if the first level has it.
+    first: bool,
+}
+
+impl Levels<'_> {
+    /// Counts the records by repetition levels.
+    pub(super) fn records(&self) -> Result<Records> {
+        let zero = self.equal_to(0)?;
+        Ok(Records { begin: zero.count, continues: self.count > 0 && !zero.first })
+    }
+
+    /// Counts the values that are not null by definition levels.
+    pub(super) fn values(&self) -> Result<u64> {
+        Ok(self.equal_to(self.max.unsigned_abs())?.count)
+    }
+
+    /// Counts the levels with a value. Levels that do not fill the page, or are too great, are an error.
+    fn equal_to(&self, wanted: u16) -> Result<Equal> {
+        let max = self.max.unsigned_abs();
+        let packed = Packed { width: u16::BITS - max.leading_zeros(), max, wanted };
+        match self.encoding {
+            encoding::BIT_PACKED => packed.count::<true>(self.bytes, self.count.into()),
+            _ => packed.count_hybrid(self.bytes, self.count.into()),
         }
     }
-    Ok(Records { begin, continues: first == Some(false) })
 }
 
-/// Counts the records of a page by its repetition levels in the deprecated encoding, which begins with the highest bit.
-pub(super) fn count_packed(levels: &[u8], max_level: i16, num_values: u32) -> Result<Records> {
-    let width = u16::BITS - max_level.unsigned_abs().leading_zeros();
-    let (begin, starts) = zeros(levels, width, num_values.into(), true)?;
-    Ok(Records { begin, continues: num_values > 0 && !starts })
+/// Levels of `width` bits.
+#[derive(Debug, Clone, Copy)]
+struct Packed {
+    width: u32,
+    max: u16,
+    wanted: u16,
 }
 
-/// Counts the zeros among `count` values of `width` bits, and returns whether the first one is zero.
-fn zeros(bytes: &[u8], width: u32, count: u64, high_first: bool) -> Result<(u64, bool)> {
-    let needed = (count * u64::from(width)).div_ceil(8);
-    if needed > to_u64(bytes.len()) {
-        return Err(Error::new(ErrorKind::Truncated { needed, available: to_u64(bytes.len()) }));
+impl Packed {
+    /// Counts the levels in the hybrid of runs and packed bits.
+    fn count_hybrid(self, levels: &[u8], count: u64) -> Result<Equal> {
+        let level_len = to_usize(u64::from(self.width.div_ceil(8))).unwrap_or(0);
+        let mut cursor = Cursor::new(levels, 0);
+        let mut total = Equal::default();
+        let mut left = count;
+        while left > 0 {
+            let header = cursor.varint()?;
+            let (run, part) = if header & 1 == 0 {
+                let level =
+                    cursor.take(level_len)?.iter().rev().fold(0u32, |level, byte| level << 8 | u32::from(*byte));
+                if level > u32::from(self.max) {
+                    return Err(damaged());
+                }
+                let (run, equal) = ((header >> 1).min(left), level == u32::from(self.wanted));
+                (run, Equal { count: if equal { run } else { 0 }, first: equal })
+            } else {
+                // The last group may be cut off after the last level.
+                let groups = header >> 1;
+                let len = groups.saturating_mul(u64::from(self.width)).min(to_u64(cursor.remaining()));
+                let bytes = cursor.take(to_usize(len).unwrap_or(usize::MAX))?;
+                let run = groups.saturating_mul(8).min(left);
+                (run, self.count::<false>(bytes, run)?)
+            };
+            // A run of no levels would never end.
+            if run == 0 {
+                return Err(damaged());
+            }
+            total.first = if left == count { part.first } else { total.first };
+            total.count += part.count;
+            left -= run;
+        }
+        Ok(total)
     }
-    let bit = |index: u64| {
-        let byte = to_usize(index / 8).and_then(|byte| bytes.get(byte)).copied().unwrap_or(0);
-        let shift = if high_first { 7 - index % 8 } else { index % 8 };
-        byte >> shift & 1
+
+    /// Counts `count` packed levels. In the deprecated encoding, they begin with the highest bit.
+    fn count<const HIGH_FIRST: bool>(self, bytes: &[u8], count: u64) -> Result<Equal> {
+        let needed = (count * u64::from(self.width)).div_ceil(8);
+        let bytes = to_usize(needed).and_then(|needed| bytes.get(..needed));
+        let bytes = bytes.ok_or_else(|| Error::new(ErrorKind::Truncated { needed, available: 0 }))?;
+        let level = |index: u64| packed_level::<HIGH_FIRST>(bytes, index * u64::from(self.width), self.width);
+        let first = count > 0 && level(0) == self.wanted;
+        if self.width == 1 {
+            let ones: u64 = bytes.iter().map(|byte| u64::from(byte.count_ones())).sum();
+            // Bits after the last level do not count.
+            let ones = ones - (count..needed * 8).map(|index| u64::from(level(index))).sum::<u64>();
+            return Ok(Equal { count: if self.wanted == 1 { ones } else { count - ones }, first });
+        }
+        let mut equal = 0;
+        let mut greatest = 0;
+        for index in 0..count {
+            let level = level(index);
+            equal += u64::from(level == self.wanted);
+            greatest = greatest.max(level);
+        }
+        if greatest > self.max { Err(damaged()) } else { Ok(Equal { count: equal, first }) }
+    }
+}
+
+/// Returns the level that begins at a bit. It has at most 16 bits.
+fn packed_level<const HIGH_FIRST: bool>(bytes: &[u8], bit: u64, width: u32) -> u16 {
+    let byte = |offset: u64| {
+        let byte = to_usize(bit / 8 + offset).and_then(|byte| bytes.get(byte)).copied();
+        u32::from(byte.unwrap_or(0))
     };
-    if width == 1 {
-        let ones: u32 = bytes.iter().take(to_usize(needed).unwrap_or(0)).map(|byte| byte.count_ones()).sum();
-        // Bits after the last value do not count.
-        let padding = (count..needed * 8).map(|index| u64::from(bit(index))).sum::<u64>();
-        return Ok((count - (u64::from(ones) - padding), count > 0 && bit(0) == 0));
-    }
-    let is_zero = |value: u64| (value * u64::from(width)..(value + 1) * u64::from(width)).all(|index| bit(index) == 0);
-    Ok((to_u64((0..count).filter(|value| is_zero(*value)).count()), count > 0 && is_zero(0)))
+    let shift = (bit % 8) as u32;
+    let value = if HIGH_FIRST {
+        (byte(0) << 16 | byte(1) << 8 | byte(2)) >> (24 - shift - width)
+    } else {
+        (byte(0) | byte(1) << 8 | byte(2) << 16) >> shift
+    };
+    (value & ((1 << width) - 1)) as u16
+}
+
+fn damaged() -> Error {
+    Error::new(ErrorKind::Rows(RowsKind::Levels))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(levels: &[u8], max_level: i16, num_values: u32, begin: u64, continues: bool) {
-        assert_eq!(count_hybrid(levels, max_level, num_values).unwrap(), Records { begin, continues }, "{levels:?}");
+    fn levels(bytes: &[u8], max: i16, count: u32) -> Levels<'_> {
+        Levels { bytes, encoding: encoding::RLE, max, count }
+    }
+
+    fn check(bytes: &[u8], max: i16, count: u32, begin: u64, continues: bool) {
+        assert_eq!(levels(bytes, max, count).records().unwrap(), Records { begin, continues }, "{bytes:?}");
     }
 
     #[test]
@@ -96,17 +164,65 @@ mod tests {
         check(&[3, 0b0001_0110], 1, 8, 5, false);
         check(&[3, 0b1101_0110], 1, 6, 3, false);
         // Two bits for each: 0 1 2 3 0 0 1 0.
-        check(&[3, 0b1110_0100, 0b0001_0000], 2, 8, 4, false);
+        check(&[3, 0b1110_0100, 0b0001_0000], 3, 8, 4, false);
         check(&[], 1, 0, 0, false);
-        assert_eq!(count_packed(&[0b0110_1000], 1, 8).unwrap(), Records { begin: 5, continues: false });
-        assert_eq!(count_packed(&[0b1000_0000], 1, 2).unwrap(), Records { begin: 1, continues: true });
+        let packed = |bytes, count| Levels { bytes, encoding: encoding::BIT_PACKED, max: 1, count };
+        assert_eq!(packed(&[0b0110_1000], 8).records().unwrap(), Records { begin: 5, continues: false });
+        assert_eq!(packed(&[0b1000_0000], 2).records().unwrap(), Records { begin: 1, continues: true });
+    }
+
+    #[test]
+    fn values_are_at_the_greatest_level() {
+        for (bytes, max, count, values) in [
+            (&[10, 0, 6, 1][..], 1, 8, 3),
+            (&[3, 0b1101_0110], 1, 6, 3),
+            // 0 1 2 3 0 0 1 3 in two bits.
+            (&[3, 0b1110_0100, 0b1101_0000], 3, 8, 2),
+            // A run of 300 in two bytes, and eight packed levels of nine bits.
+            (&[4, 0x2c, 1, 3, 0x2c, 1, 0, 0, 0, 0, 0, 0, 0], 300, 10, 3),
+        ] {
+            assert_eq!(levels(bytes, max, count).values().unwrap(), values, "{bytes:?}");
+        }
+        // 2 1 0 3 in two bits, the highest bit first.
+        let packed = Levels { bytes: &[0b1001_0011], encoding: encoding::BIT_PACKED, max: 3, count: 4 };
+        assert_eq!(packed.values().unwrap(), 1);
+    }
+
+    #[test]
+    fn every_packed_level_is_found() {
+        for width in 1..=12u32 {
+            let wanted: Vec<u16> =
+                (0..64u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 7) as u16 & ((1 << width) - 1)).collect();
+            let (mut low, mut high) = (vec![0u8; 96], vec![0u8; 96]);
+            for (index, level) in wanted.iter().enumerate() {
+                for bit in 0..width as usize {
+                    let at = index * width as usize + bit;
+                    low[at / 8] |= ((level >> bit & 1) as u8) << (at % 8);
+                    high[at / 8] |= ((level >> (width as usize - 1 - bit) & 1) as u8) << (7 - at % 8);
+                }
+            }
+            for (index, level) in wanted.iter().enumerate() {
+                let bit = to_u64(index) * u64::from(width);
+                assert_eq!(packed_level::<false>(&low, bit, width), *level);
+                assert_eq!(packed_level::<true>(&high, bit, width), *level);
+            }
+        }
     }
 
     #[test]
     fn damaged_levels_are_errors() {
-        for levels in [&[][..], &[10], &[0, 0], &[1], &[3], &[0xff; 9], &[0x80, 0x80]] {
-            assert!(count_hybrid(levels, 1, 8).is_err(), "{levels:?}");
+        for bytes in [&[][..], &[10], &[0, 0], &[1], &[3], &[0xff; 9], &[0x80, 0x80], &[10, 0], &[4, 1]] {
+            assert!(levels(bytes, 1, 8).records().is_err(), "{bytes:?}");
+            assert!(levels(bytes, 1, 8).values().is_err(), "{bytes:?}");
         }
-        assert!(count_packed(&[], 1, 1).is_err());
+        assert!(Levels { bytes: &[], encoding: encoding::BIT_PACKED, max: 1, count: 1 }.records().is_err());
+    }
+
+    #[test]
+    fn levels_above_the_greatest_are_errors() {
+        for bytes in [&[16, 3][..], &[3, 0b1110_0100, 0]] {
+            assert!(levels(bytes, 2, 8).values().is_err(), "{bytes:?}");
+            assert!(levels(bytes, 3, 8).values().is_ok(), "{bytes:?}");
+        }
     }
 }

@@ -8,11 +8,11 @@ use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::ParquetError;
 
-use super::levels::{Records, count_hybrid, count_packed};
+use super::levels::{Levels, Records};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, FileKind, Result, RowsKind};
 use crate::int::{to_u64, to_usize};
-use crate::parquet::{Codec, DeltaNumbers, PageHeader, PageKind, Physical, SchemaLeaf, encoding, values_start};
+use crate::parquet::{Codec, DeltaNumbers, PageHeader, PageKind, Physical, SchemaLeaf, body_parts, encoding};
 
 /// A page whose bytes were fetched.
 #[derive(Debug, Clone)]
@@ -129,7 +129,7 @@ impl Loaded {
         let PageKind::DataV2 { num_values, rep_len, .. } = self.header.kind else { return Ok(None) };
         let truncated = || Error::new(ErrorKind::Truncated { needed: rep_len, available: to_u64(self.body.len()) });
         let levels = to_usize(rep_len).and_then(|len| self.body.get(..len)).ok_or_else(truncated)?;
-        count_hybrid(levels, leaf.max_rep, num_values).map(Some)
+        Levels { bytes: levels, encoding: encoding::RLE, max: leaf.max_rep, count: num_values }.records().map(Some)
     }
 }
 
@@ -152,16 +152,15 @@ impl ChunkPages {
                 let buf = decompress(self.codec, body, header.uncompressed_len)?;
                 // The crate trusts the lengths of levels.
                 let levels = [(self.leaf.max_rep, rep_encoding), (self.leaf.max_def, def_encoding)];
-                let start = values_start(&buf, num_values, levels)?;
-                self.check_values(encoding, &buf[start..], num_values)?;
-                if self.leaf.max_rep > 0
-                    && let Some(rows) = rows
+                let parts = body_parts(&buf, num_values, levels)?;
+                let (records, present) =
+                    self.count((parts.rep, rep_encoding), (parts.def, def_encoding), num_values)?;
+                if let (Some(records), Some(rows)) = (records, rows)
+                    && records != (Records { begin: to_u64(rows), continues: false })
                 {
-                    let records = self.records(&buf, rep_encoding, num_values)?;
-                    if records != (Records { begin: to_u64(rows), continues: false }) {
-                        return Err(Error::new(ErrorKind::Rows(RowsKind::OffsetIndex)));
-                    }
+                    return Err(Error::new(ErrorKind::Rows(RowsKind::OffsetIndex)));
                 }
+                self.check_values(encoding, parts.values, num_values, present)?;
                 let (def_level_encoding, rep_level_encoding) =
                     (level_encoding(def_encoding), level_encoding(rep_encoding));
                 Ok(Page::DataPage {
@@ -189,7 +188,10 @@ impl ChunkPages {
                     }
                     Bytes::from(plain)
                 };
-                self.check_values(encoding, buf.get(levels..).unwrap_or_default(), num_values)?;
+                let rep = to_usize(rep_len).filter(|len| *len <= levels).ok_or_else(truncated)?;
+                let (rep, def) = (&buf[..rep], &buf[rep..levels]);
+                let (_, present) = self.count((rep, encoding::RLE), (def, encoding::RLE), num_values)?;
+                self.check_values(encoding, buf.get(levels..).unwrap_or_default(), num_values, present)?;
                 let level_len = |len: u64| u32::try_from(len).map_err(|_| Error::new(ErrorKind::IntegerRange));
                 Ok(Page::DataPageV2 {
                     buf,
@@ -217,42 +219,64 @@ impl ChunkPages {
         }
     }
 
-    /// Checks the numbers for which the crate allocates memory.
-    fn check_values(&self, encoding: Encoding, values: &[u8], num_values: u32) -> Result<()> {
+    /// Counts the records of a page, unless it has no repetition levels, and its values that are not null.
+    ///
+    /// The crate trusts that there are as many levels as the page claims. Others could make it loop forever.
+    fn count(&self, rep: (&[u8], i32), def: (&[u8], i32), count: u32) -> Result<(Option<Records>, u64)> {
+        let SchemaLeaf { max_rep, max_def, .. } = self.leaf;
+        let levels = |(bytes, encoding), max| Levels { bytes, encoding, max, count };
+        let records = if max_rep > 0 { Some(levels(rep, max_rep).records()?) } else { None };
+        let values = if max_def > 0 { levels(def, max_def).values()? } else { count.into() };
+        Ok((records, values))
+    }
+
+    /// Checks the numbers for which the crate allocates memory, and that there are as many values as levels announce.
+    ///
+    /// Encodings without an arm below have values of any length, and the crate counts them itself.
+    fn check_values(&self, encoding: Encoding, values: &[u8], num_values: u32, present: u64) -> Result<()> {
         let too_many = || Error::new(ErrorKind::Rows(RowsKind::TooManyValues));
         let likely = to_u64(values.len()).saturating_mul(1024) + (1 << 20);
         // A record of a nested column may have all of them.
         if self.leaf.max_rep > 0 && u64::from(num_values) > likely {
             return Err(too_many());
         }
-        let deltas = |bytes: &[u8]| -> Result<usize> {
+        let at_least = |needed: u64| {
+            let available = to_u64(values.len());
+            if needed > available { Err(Error::new(ErrorKind::Truncated { needed, available })) } else { Ok(()) }
+        };
+        let deltas = |bytes: &[u8], width: u8| -> Result<usize> {
             let numbers = DeltaNumbers::new(bytes, num_values.into())?;
-            if numbers.remaining_values() > likely { Err(too_many()) } else { numbers.end() }
+            if numbers.remaining_values() > likely {
+                return Err(too_many());
+            }
+            if numbers.remaining_values() < present {
+                return Err(Error::new(ErrorKind::File(FileKind::DeltaPage)));
+            }
+            numbers.strict(width)?.end()
         };
         match encoding {
-            Encoding::RLE_DICTIONARY if values.first().is_some_and(|width| *width > 32) => {
+            Encoding::PLAIN | Encoding::BYTE_STREAM_SPLIT => match self.leaf.physical {
+                Physical::Boolean => at_least(present.div_ceil(8)),
+                // Each value begins with its length.
+                Physical::ByteArray => at_least(present.saturating_mul(4)),
+                _ => at_least(present.saturating_mul(self.min_len())),
+            },
+            // A page of nulls may have no values.
+            _ if present == 0 => Ok(()),
+            Encoding::RLE_DICTIONARY if values.first().is_none_or(|width| *width > 32) => {
                 Err(Error::new(ErrorKind::IntegerRange))
             }
-            // A page of nulls may have no values.
-            Encoding::DELTA_LENGTH_BYTE_ARRAY | Encoding::DELTA_BYTE_ARRAY if !values.is_empty() => {
-                let end = deltas(values)?;
-                if encoding == Encoding::DELTA_BYTE_ARRAY {
-                    deltas(values.get(end..).unwrap_or_default())?;
-                }
-                Ok(())
+            Encoding::DELTA_BINARY_PACKED => {
+                let width = if self.leaf.physical == Physical::Int32 { 32 } else { 64 };
+                deltas(values, width).map(|_| ())
+            }
+            Encoding::DELTA_LENGTH_BYTE_ARRAY => deltas(values, 32).map(|_| ()),
+            Encoding::DELTA_BYTE_ARRAY => {
+                let end = deltas(values, 32)?;
+                deltas(values.get(end..).unwrap_or_default(), 32).map(|_| ())
             }
             _ => Ok(()),
         }
-    }
-
-    /// Counts the records of the decompressed body of a version 1 data page, whose lengths were checked.
-    fn records(&self, body: &[u8], encoding: i32, num_values: u32) -> Result<Records> {
-        if encoding == encoding::BIT_PACKED {
-            return count_packed(body, self.leaf.max_rep, num_values);
-        }
-        let mut cursor = Cursor::new(body, 0);
-        let len = to_usize(cursor.u32()?.into()).unwrap_or(usize::MAX);
-        count_hybrid(cursor.take(len)?, self.leaf.max_rep, num_values)
     }
 
     /// Returns the encoding of values, if the format allows it for the physical type.

@@ -15,7 +15,7 @@ use crate::parquet::open::file::ParquetFile;
 use crate::parquet::pages::codec::Codec;
 use crate::parquet::pages::distinct::Distinct;
 use crate::parquet::pages::encrypted_pages::{EncryptedPages, PageDecryptor};
-use crate::parquet::pages::page::{NextPage, PageHeader, PageKind, encoding, next_page, values_start};
+use crate::parquet::pages::page::{NextPage, PageHeader, PageKind, body_parts, encoding, next_page};
 use crate::parquet::pages::values::{Hasher, ValueWidth};
 
 /// How to hash the values of a column chunk.
@@ -250,10 +250,10 @@ impl ChunkDecoder {
             PageKind::Data { num_values, encoding, rep_encoding, def_encoding } => {
                 let plain = self.codec.decompress(body, header.uncompressed_len, scratch)?;
                 let levels = [(self.max_rep, rep_encoding), (self.max_def, def_encoding)];
-                let start = values_start(plain, num_values, levels)?;
+                let values = body_parts(plain, num_values, levels)?.values;
                 // The number of nulls is only known from the levels. A column without definition levels has no nulls.
                 let min_values = if self.max_def == 0 { num_values } else { 0 };
-                self.values(encoding, &plain[start..], num_values, min_values)
+                self.values(encoding, values, num_values, min_values)
             }
             PageKind::DataV2 { num_values, num_nulls, encoding, levels_len, is_compressed, .. } => {
                 let truncated =

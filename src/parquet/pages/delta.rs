@@ -29,6 +29,8 @@ pub(crate) struct DeltaNumbers<'a> {
     widths: &'a [u8],
     packed: &'a [u8],
     width: u8,
+    /// The greatest bit width of a miniblock.
+    max_width: u8,
     /// Number of deltas of the current miniblock that have been used.
     used: u64,
 }
@@ -57,8 +59,15 @@ impl<'a> DeltaNumbers<'a> {
             widths: &[],
             packed: &[],
             width,
+            max_width: 64,
             used,
         })
+    }
+
+    /// Refuses what readers refuse although the numbers are certain: miniblocks whose length is not a multiple of 32, and
+    /// deltas with more bits than the numbers.
+    pub(crate) fn strict(self, max_width: u8) -> Result<Self> {
+        if self.miniblock.is_multiple_of(32) { Ok(Self { max_width, ..self }) } else { Err(damaged()) }
     }
 
     /// Returns the number of values not returned yet.
@@ -101,7 +110,8 @@ impl<'a> DeltaNumbers<'a> {
             self.min_delta = zigzag(self.cursor.varint()?);
             self.widths = self.cursor.take(self.miniblocks)?;
         }
-        let (width, rest) = self.widths.split_first().filter(|(width, _)| **width <= 64).ok_or_else(damaged)?;
+        let (width, rest) =
+            self.widths.split_first().filter(|(width, _)| **width <= self.max_width).ok_or_else(damaged)?;
         (self.width, self.widths) = (*width, rest);
         let len = to_usize(self.miniblock / 8 * u64::from(self.width)).ok_or_else(damaged)?;
         self.packed = self.cursor.take(len)?;

@@ -167,10 +167,21 @@ fn data_page_v2(mut record: Record<'_, '_>) -> Result<PageKind> {
     })
 }
 
-/// Returns the position of the values in the decompressed body of a version 1 data page.
-pub(crate) fn values_start(body: &[u8], num_values: u32, levels: [(i16, i32); 2]) -> Result<usize> {
+/// The parts of the decompressed body of a version 1 data page.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BodyParts<'a> {
+    /// The repetition levels, empty if there are none.
+    pub(crate) rep: &'a [u8],
+    /// The definition levels, empty if there are none.
+    pub(crate) def: &'a [u8],
+    pub(crate) values: &'a [u8],
+}
+
+/// Divides the decompressed body of a version 1 data page. `levels` are the greatest levels, and their encodings.
+pub(crate) fn body_parts(body: &[u8], num_values: u32, levels: [(i16, i32); 2]) -> Result<BodyParts<'_>> {
     let mut cursor = Cursor::new(body, 0);
-    for (max_level, encoding) in levels {
+    let mut parts = [&[][..]; 2];
+    for (part, (max_level, encoding)) in parts.iter_mut().zip(levels) {
         if max_level == 0 {
             continue;
         }
@@ -188,9 +199,10 @@ pub(crate) fn values_start(body: &[u8], num_values: u32, levels: [(i16, i32); 2]
             Error::new(ErrorKind::Truncated { needed: len, available })
         };
         let len = to_usize(len).filter(|len| *len <= cursor.remaining()).ok_or_else(truncated)?;
-        cursor.take(len)?;
+        *part = cursor.take(len)?;
     }
-    Ok(cursor.position())
+    let [rep, def] = parts;
+    Ok(BodyParts { rep, def, values: &body[cursor.position()..] })
 }
 
 /// The result of parsing the start of a chunk's remaining bytes.
