@@ -2,7 +2,7 @@
 
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result, RowsKind};
-use crate::int::{to_u64, to_usize};
+use crate::int::to_usize;
 use crate::parquet::encoding;
 
 /// The records of a page.
@@ -54,6 +54,29 @@ impl Levels<'_> {
     }
 }
 
+/// Checks that a hybrid of runs and packed bits has at least `count` numbers of `width` bits.
+pub(super) fn check_hybrid(bytes: &[u8], width: u32, count: u64) -> Result<()> {
+    let value_len = to_usize(u64::from(width.div_ceil(8))).unwrap_or(0);
+    let mut cursor = Cursor::new(bytes, 0);
+    let mut found = 0u64;
+    while found < count {
+        let header = cursor.varint()?;
+        let (len, run) = if header & 1 == 0 {
+            (Some(value_len), header >> 1)
+        } else {
+            let groups = header >> 1;
+            (to_usize(groups.saturating_mul(u64::from(width))), groups.saturating_mul(8))
+        };
+        cursor.take(len.unwrap_or(usize::MAX))?;
+        // A run of no numbers would never end.
+        if run == 0 {
+            return Err(damaged());
+        }
+        found = found.saturating_add(run);
+    }
+    Ok(())
+}
+
 /// Levels of `width` bits.
 #[derive(Debug, Clone, Copy)]
 struct Packed {
@@ -80,9 +103,9 @@ impl Packed {
                 let (run, equal) = ((header >> 1).min(left), level == u32::from(self.wanted));
                 (run, Equal { count: if equal { run } else { 0 }, first: equal })
             } else {
-                // The last group may be cut off after the last level.
+                // Like pyarrow, refuse groups that are cut off.
                 let groups = header >> 1;
-                let len = groups.saturating_mul(u64::from(self.width)).min(to_u64(cursor.remaining()));
+                let len = groups.saturating_mul(u64::from(self.width));
                 let bytes = cursor.take(to_usize(len).unwrap_or(usize::MAX))?;
                 let run = groups.saturating_mul(8).min(left);
                 (run, self.count::<false>(bytes, run)?)
@@ -144,6 +167,7 @@ fn damaged() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::int::to_u64;
 
     fn levels(bytes: &[u8], max: i16, count: u32) -> Levels<'_> {
         Levels { bytes, encoding: encoding::RLE, max, count }
@@ -216,6 +240,19 @@ mod tests {
             assert!(levels(bytes, 1, 8).values().is_err(), "{bytes:?}");
         }
         assert!(Levels { bytes: &[], encoding: encoding::BIT_PACKED, max: 1, count: 1 }.records().is_err());
+    }
+
+    #[test]
+    fn numbers_are_counted() {
+        // A run of five, then eight packed numbers of three bits.
+        let bytes = [10, 7, 3, 1, 2, 3];
+        assert!(check_hybrid(&bytes, 3, 13).is_ok());
+        assert!(check_hybrid(&bytes, 3, 14).is_err());
+        assert!(check_hybrid(&bytes[..5], 3, 6).is_err());
+        // Numbers of no bits need no bytes.
+        assert!(check_hybrid(&[20], 0, 10).is_ok());
+        assert!(check_hybrid(&[0, 1, 0, 1], 1, 1).is_err());
+        assert!(check_hybrid(&[], 1, 0).is_ok());
     }
 
     #[test]

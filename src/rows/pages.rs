@@ -8,7 +8,7 @@ use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::ParquetError;
 
-use super::levels::{Levels, Records};
+use super::levels::{Levels, Records, check_hybrid};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, FileKind, Result, RowsKind};
 use crate::int::{to_u64, to_usize};
@@ -191,6 +191,9 @@ impl ChunkPages {
                 let rep = to_usize(rep_len).filter(|len| *len <= levels).ok_or_else(truncated)?;
                 let (rep, def) = (&buf[..rep], &buf[rep..levels]);
                 let (_, present) = self.count((rep, encoding::RLE), (def, encoding::RLE), num_values)?;
+                if u64::from(num_values) != present + u64::from(num_nulls) {
+                    return Err(Error::new(ErrorKind::Rows(RowsKind::Levels)));
+                }
                 self.check_values(encoding, buf.get(levels..).unwrap_or_default(), num_values, present)?;
                 let level_len = |len: u64| u32::try_from(len).map_err(|_| Error::new(ErrorKind::IntegerRange));
                 Ok(Page::DataPageV2 {
@@ -263,8 +266,14 @@ impl ChunkPages {
             },
             // A page of nulls may have no values.
             _ if present == 0 => Ok(()),
-            Encoding::RLE_DICTIONARY if values.first().is_none_or(|width| *width > 32) => {
-                Err(Error::new(ErrorKind::IntegerRange))
+            Encoding::RLE_DICTIONARY => match values.split_first() {
+                Some((width, indexes)) if *width <= 32 => check_hybrid(indexes, u32::from(*width), present),
+                _ => Err(Error::new(ErrorKind::IntegerRange)),
+            },
+            Encoding::RLE => {
+                let mut cursor = Cursor::new(values, 0);
+                let len = to_usize(cursor.u32()?.into()).unwrap_or(usize::MAX);
+                check_hybrid(cursor.take(len)?, 1, present)
             }
             Encoding::DELTA_BINARY_PACKED => {
                 let width = if self.leaf.physical == Physical::Int32 { 32 } else { 64 };
