@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from parsieve.filters.rewrite import add_filters, drop_filters
     from parsieve.index.advice import Advice
     from parsieve.integrations import duckdb as duckdb
-    from parsieve.integrations.dataset.dataset import TableDataset
     from parsieve.integrations.polars.scan import scan_polars
     from parsieve.observe.counters import Metrics, metrics
     from parsieve.plan.lookup import LookupResult
@@ -63,7 +62,6 @@ __all__ = [
     "Skip",
     "StaleIndexError",
     "Table",
-    "TableDataset",
     "UnsupportedError",
     "__version__",
     "add_filters",
@@ -95,7 +93,6 @@ _LATER = {
     "RewriteReport": "filters.report",
     "Skip": "plan.verdict",
     "Table": "table",
-    "TableDataset": "integrations.dataset.dataset",
     "add_filters": "filters.rewrite",
     "advise": "table",
     "check_filters": "filters.check",

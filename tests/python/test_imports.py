@@ -50,7 +50,7 @@ def names_after(statement: str, module: str) -> set[str]:
 
 @pytest.mark.parametrize("statement", ["pass", "parsieve.open_table; import parsieve.cli", "from parsieve import *"])
 def test_completion_offers_public_names_only(statement: str) -> None:
-    assert names_after(statement, "parsieve") == {*parsieve.__all__, "index", "lake", "spark"}
+    assert names_after(statement, "parsieve") == {*parsieve.__all__, "duckdb", "index", "lake", "spark"}
 
 
 @pytest.mark.parametrize("module", ["index", "lake", "predicate", "spark"])
