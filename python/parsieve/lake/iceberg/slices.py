@@ -100,14 +100,14 @@ class IcebergSlices(Slices):
 
     def __init__(self, table: TableState, files: DataFiles, partitions: list[_Partition] | None = None) -> None:
         self._table = table
-        self._files = files
+        self.files = files
         self._partitions = [] if partitions is None else partitions
         for (spec_id, _), record in files.partitions if partitions is None else ():
             values = table.values(spec_id, record)
             self._partitions.append(_Partition(table.folder(spec_id, record), values, table.matching(values)))
 
     def __len__(self) -> int:
-        return len(self._files)
+        return len(self.files)
 
     @cached_property
     def partition(self) -> pa.StringArray:
@@ -115,12 +115,12 @@ class IcebergSlices(Slices):
         if not self._partitions:
             return repeated("", len(self))
         folders = pa.array([partition.folder for partition in self._partitions], pa.string())
-        return folders.take(self._files["partition"])
+        return folders.take(self.files["partition"])
 
     @cached_property
     def group(self) -> pa.StringArray:
         """The path of each file below the table's location, or its address if it is outside."""
-        paths = self._files["path"]
+        paths = self.files["path"]
         is_below = pc.starts_with(paths, self._table.location)
         length = len(self._table.location.encode())
         below = pc.binary_slice(paths.view(pa.binary()), length, (1 << 31) - 1).view(pa.string())
@@ -129,19 +129,19 @@ class IcebergSlices(Slices):
     @cached_property
     def token(self) -> pa.StringArray:
         """The token of each file: its size, its number of rows, its commit, and its deletes."""
-        numbers = (self._files[name].cast(pa.string()) for name in ("size", "rows", "added"))
+        numbers = (self.files[name].cast(pa.string()) for name in ("size", "rows", "added"))
         tokens = pc.binary_join_element_wise(*numbers, "-")
-        if not self._files.deletes:
+        if not self.files.deletes:
             return tokens
         texts = tokens.to_pylist()
-        for number, deletes in self._files.deletes.items():
+        for number, deletes in self.files.deletes.items():
             texts[number] = "|".join([texts[number], *deletes.identities])
         return pa.array(texts, pa.string())
 
     @cached_property
     def path(self) -> pa.StringArray:
         """The path of each file for engines."""
-        paths = self._files["path"]
+        paths = self.files["path"]
         is_local = pc.starts_with(paths, "file:")
         if not pc.any(is_local).as_py():
             return paths
@@ -151,17 +151,17 @@ class IcebergSlices(Slices):
     @property
     def size(self) -> pa.Int64Array:
         """The bytes of each file."""
-        return self._files["size"]
+        return self.files["size"]
 
     @property
     def num_rows(self) -> pa.Int64Array:
         """The rows of each file."""
-        return self._files["rows"]
+        return self.files["rows"]
 
     @cached_property
     def clean(self) -> pa.BooleanArray:
         """Whether each file has no deletes."""
-        deletes = self._files.deletes
+        deletes = self.files.deletes
         return pa.array([number not in deletes for number in range(len(self))]) if deletes else _all_true(len(self))
 
     @cached_property
@@ -171,18 +171,18 @@ class IcebergSlices(Slices):
         for number in dict.fromkeys(number for partition in self._partitions for number in partition.values):
             positions = [at if number in partition.values else None for at, partition in enumerate(self._partitions)]
             values = [partition.values.get(number) for partition in self._partitions]
-            places = pa.array(positions, pa.int32()).take(self._files["partition"])
+            places = pa.array(positions, pa.int32()).take(self.files["partition"])
             columns[self._table.name(number)] = PartitionColumn(values, places)
         return columns
 
     def native(self, number: int) -> IcebergFile:
         """Return the adapter's data for reading a file."""
-        partition = self._partitions[self._files["partition"][number].as_py()]
+        partition = self._partitions[self.files["partition"][number].as_py()]
         return IcebergFile(
-            path=self._files["path"][number].as_py(),
-            format=self._files["format"][number].as_py(),
-            is_encrypted=self._files["is_encrypted"][number].as_py(),
-            deletes=self._files.deletes.get(number, _NO_DELETES),
+            path=self.files["path"][number].as_py(),
+            format=self.files["format"][number].as_py(),
+            is_encrypted=self.files["is_encrypted"][number].as_py(),
+            deletes=self.files.deletes.get(number, _NO_DELETES),
             io=self._table.io,
             schema=self._table.schema,
             matching=partition.matching,
@@ -190,7 +190,7 @@ class IcebergSlices(Slices):
 
     def select(self, numbers: pa.Array) -> Slices:
         """Return the slices at some positions."""
-        return IcebergSlices(self._table, self._files.take(numbers), self._partitions)
+        return IcebergSlices(self._table, self.files.take(numbers), self._partitions)
 
 
 def _all_true(count: int) -> pa.BooleanArray:

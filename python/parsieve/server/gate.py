@@ -1,0 +1,113 @@
+"""What every request passes: its token, the limits, the log, and errors in the form of the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from parsieve.server.errors import RequestError, internal, not_authorized, too_busy
+from parsieve.server.metrics import Requests
+from parsieve.server.settings import Limits
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+_LOGGER = logging.getLogger("parsieve.server")
+# Answers a request, given its body. It runs in a thread, and returns a JSON document, or None for an empty answer.
+Work = Callable[["Request", bytes], Any]
+
+
+class Gate:
+    """Runs the work of requests in threads, within limits."""
+
+    def __init__(self, limits: Limits, requests: Requests, token: str | None = None) -> None:
+        self.requests = requests
+        self._limits = limits
+        self._token = token
+        self._threads = ThreadPoolExecutor(limits.at_once, "parsieve-serve")
+        self._inside = 0
+
+    def guard(self, work: Work) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint that does some work in a thread."""
+
+        async def answer(request: Request) -> Response:
+            return json_response(await self._in_thread(work, request, await self.body(request)), request.method)
+
+        return self.watch(answer)
+
+    def watch(self, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        """Return an endpoint that checks the token and the limits, logs requests, and never shows a stack trace."""
+
+        async def watched(request: Request) -> Response:
+            started = time.monotonic()
+            response = await self._answer(answer, request)
+            route = getattr(request.scope.get("route"), "path", "")
+            self.requests.answered(route, request.method, response.status_code, time.monotonic() - started)
+            return response
+
+        return watched
+
+    async def _answer(self, answer: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+        try:
+            self._check_token(request)
+            return await self._within_limits(answer, request)
+        except RequestError as error:
+            return json_response(error.body, status=error.status)
+        except TimeoutError:
+            error = too_busy(f"the request took more than {self._limits.seconds:g} s")
+            return json_response(error.body, status=error.status)
+        except Exception:
+            _LOGGER.exception("a request failed")
+            return json_response(internal().body, status=500)
+
+    async def _within_limits(self, answer: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+        if self._inside >= self._limits.at_once + self._limits.waiting:
+            raise too_busy("too many requests are waiting; try again")
+        self._inside += 1
+        try:
+            return await asyncio.wait_for(answer(request), self._limits.seconds)
+        finally:
+            self._inside -= 1
+
+    def _check_token(self, request: Request) -> None:
+        if self._token is None:
+            return
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), self._token.encode()):
+            raise not_authorized()
+
+    async def body(self, request: Request) -> bytes:
+        """Return the body of a request, unless it is too long."""
+        parts, length = [], 0
+        async for part in request.stream():
+            length += len(part)
+            if length > self._limits.body:
+                raise RequestError(
+                    413, "BadRequestException", f"the body of the request is longer than {self._limits.body} bytes"
+                )
+            parts.append(part)
+        return b"".join(parts)
+
+    async def _in_thread(self, work: Work, request: Request, body: bytes) -> bytes | None:
+        def run() -> bytes | None:
+            result = work(request, body)
+            return None if result is None else json.dumps(result, allow_nan=False).encode()
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, run)
+
+
+def json_response(content: bytes | dict[str, Any] | None, method: str = "", status: int = 200) -> Response:
+    """Return a JSON document as a response, or an empty response for None."""
+    from starlette.responses import Response
+
+    if content is None:
+        return Response(status_code=204)
+    body = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return Response(b"" if method == "HEAD" else body, status, media_type="application/json")
