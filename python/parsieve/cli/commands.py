@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from parsieve._core import __version__
-from parsieve.cli import files, indexes, probe, show, tables
+from parsieve.cli import files, indexes, probe, serve, show, tables
 from parsieve.cli.parser import Commands, Parser, add_output_options
 
 EXIT_CODES = """exit codes:
@@ -49,6 +49,7 @@ def build_parser() -> Parser:
     indexes.add_commands(commands.group("index", "Build and maintain the index of a table"))
     files.add_commands(commands)
     probe.add_command(commands)
+    serve.add_command(commands)
     show.add_commands(commands, build_parser)
     commands.finish()
     add_output_options(parser, json=False)

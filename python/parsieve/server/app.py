@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from parsieve.server.errors import bad_request, unsupported
 from parsieve.server.gate import Gate
 from parsieve.server.metrics import Requests
 from parsieve.server.plan_store import PlanStore
 from parsieve.server.planner import Planner
-from parsieve.server.requests import read_json, read_plan_request
+from parsieve.server.protocol.errors import bad_request, unsupported
+from parsieve.server.protocol.requests import read_json, read_plan_request
 from parsieve.server.settings import Limits
 from parsieve.server.sql_catalog import LocalCatalog, Name
 
@@ -112,9 +111,8 @@ class _Catalog:
 
     def table(self, request: Request, _: bytes) -> Any:
         """Load a table. The answer has no credentials: clients need rights of their own to read files."""
-        table = self._catalog.load(_table_name(request))
-        metadata = json.loads(table.metadata.model_dump_json())
-        return {"metadata-location": table.metadata_location, "metadata": metadata, "config": PLANNING}
+        location, metadata = self._catalog.metadata(_table_name(request))
+        return {"metadata-location": location, "metadata": metadata, "config": PLANNING}
 
     def exists(self, request: Request, _: bytes) -> Any:
         """Answer whether there is a table."""

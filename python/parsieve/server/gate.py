@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from parsieve.server.errors import RequestError, internal, not_authorized, too_busy
 from parsieve.server.metrics import Requests
+from parsieve.server.protocol.errors import RequestError, internal, not_authorized, too_busy
 from parsieve.server.settings import Limits
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class Gate:
         except RequestError as error:
             return json_response(error.body, status=error.status)
         except TimeoutError:
-            error = too_busy(f"the request took more than {self._limits.seconds:g} s")
-            return json_response(error.body, status=error.status)
+            late = too_busy(f"the request took more than {self._limits.seconds:g} s")
+            return json_response(late.body, status=late.status)
         except Exception:
             _LOGGER.exception("a request failed")
             return json_response(internal().body, status=500)

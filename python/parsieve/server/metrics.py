@@ -44,7 +44,12 @@ class Requests:
                 for (route, status), number in sorted(self._answered.items())
             ]
             lines.append("# TYPE parsieve_http_request_seconds histogram")
-            lines += [f'parsieve_http_request_seconds_bucket{{le="{bound}"}} {self._faster[bound]}' for bound in _BUCKETS]
+            lines += [
+                f'parsieve_http_request_seconds_bucket{{le="{bound}"}} {self._faster[bound]}' for bound in _BUCKETS
+            ]
             lines += [f'parsieve_http_request_seconds_bucket{{le="+Inf"}} {total}']
-            lines += [f"parsieve_http_request_seconds_sum {self._seconds}", f"parsieve_http_request_seconds_count {total}"]
+            lines += [
+                f"parsieve_http_request_seconds_sum {self._seconds}",
+                f"parsieve_http_request_seconds_count {total}",
+            ]
         return "\n".join(lines) + "\n" + counters.metrics().to_prometheus()

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from parsieve.server.errors import no_plan, no_task
-from parsieve.server.scan_tasks import PlannedFiles
+from parsieve.server.protocol.errors import no_plan, no_task
+from parsieve.server.protocol.scan_tasks import PlannedFiles
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from parsieve.lake.iceberg.table import Iceberg
 from parsieve.plan.make import PlanOptions
 from parsieve.plan.open_table import OpenTable
 from parsieve.predicate.bind import BoundPredicate
-from parsieve.server.errors import RequestError, bad_request, unsupported
-from parsieve.server.filters import FilterReader
-from parsieve.server.requests import PlanRequest
-from parsieve.server.scan_tasks import PlannedFiles
+from parsieve.server.protocol.errors import RequestError, bad_request, unsupported
+from parsieve.server.protocol.filters import FilterReader
+from parsieve.server.protocol.requests import PlanRequest
+from parsieve.server.protocol.scan_tasks import PlannedFiles
 
 # Planning never opens data files: the time of an answer must not depend on their number.
 _OPTIONS = PlanOptions(row_groups=False)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from typing import Any
 
-from parsieve.server.errors import no_namespace, no_table
+from parsieve.server.protocol.errors import no_namespace, no_table
 
 Name = tuple[str, ...]
 
@@ -52,3 +54,12 @@ class LocalCatalog:
             return self._catalog.load_table(name)
         except (NoSuchNamespaceError, NoSuchTableError):
             raise no_table(".".join(name)) from None
+
+    def metadata(self, name: Name) -> tuple[str, Any]:
+        """Return the metadata file of a table, and its content as it is: pyiceberg cannot write all versions."""
+        table = self.load(name)
+        location = str(table.metadata_location)
+        with table.io.new_input(location).open() as file:
+            content = file.read()
+        is_compressed = location.endswith((".gz", ".gz.metadata.json"))
+        return location, json.loads(gzip.decompress(content) if is_compressed else content)

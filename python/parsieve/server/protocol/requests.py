@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from parsieve.predicate.messages import shortened
-from parsieve.server.errors import bad_request, unsupported
+from parsieve.server.protocol.errors import bad_request, unsupported
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from parsieve.predicate.column_names import field_id
 from parsieve.predicate.expr import Always, And, Column, Expr, IsNull, Not, Operator, Or, Unknown, any_of
 from parsieve.predicate.literals import Value
 from parsieve.predicate.messages import NotUnderstoodError, shortened
-from parsieve.server.errors import bad_request
-from parsieve.server.literals import read_literal
+from parsieve.server.protocol.errors import bad_request
+from parsieve.server.protocol.literals import read_literal
 
 # Each operation and its negation.
 _NEGATED = {

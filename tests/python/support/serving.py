@@ -8,14 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from pyiceberg.catalog import load_catalog
+from uvicorn.config import Config
+from uvicorn.server import Server
 
 
 @contextmanager
 def running(app: Any) -> Iterator[str]:
     """Run an application on a free port, and yield its address."""
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
+    server = Server(Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

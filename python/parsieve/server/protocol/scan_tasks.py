@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve.lake.iceberg.manifests import DataFiles, DeleteFile
-from parsieve.server.errors import unsupported
+from parsieve.server.protocol.errors import unsupported
 
 _COLUMNS = ("path", "size", "rows", "format", "partition", "is_encrypted")
 _STATISTICS = ("lower", "upper", "null_count", "value_count")
@@ -19,7 +19,8 @@ _STATISTICS = ("lower", "upper", "null_count", "value_count")
 class PlannedFiles:
     """The files of a plan. Nothing of it changes after planning."""
 
-    files: DataFiles
+    # None in a table without a snapshot.
+    files: DataFiles | None
     kept: Sequence[int]
     # The types of each partition spec's values, by the spec's ID.
     partition_types: Mapping[int, Sequence[Any]]
@@ -33,27 +34,29 @@ class PlannedFiles:
 
     def page(self, start: int, length: int) -> dict[str, Any]:
         """Return some scan tasks, with all deletes that apply to them."""
+        if self.files is None:
+            return {"file-scan-tasks": []}
         numbers = self.kept[start : start + length]
         deletes: dict[str, int] = {}
         entries: list[dict[str, Any]] = []
         tasks = []
-        for number, row in zip(numbers, self._rows(numbers), strict=True):
-            task: dict[str, Any] = {"data-file": self._data_file(row), "residual-filter": self.residual}
+        for number, row in zip(numbers, self._rows(self.files, numbers), strict=True):
+            task: dict[str, Any] = {"data-file": self._data_file(self.files, row), "residual-filter": self.residual}
             references = [self._reference(entry, deletes, entries) for entry in _deletes(self.files, number)]
             if references:
                 task["delete-file-references"] = references
             tasks.append(task)
         return {"file-scan-tasks": tasks} | ({"delete-files": entries} if entries else {})
 
-    def _rows(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    def _rows(self, files: DataFiles, numbers: Sequence[int]) -> list[dict[str, Any]]:
         names = [*_COLUMNS, *(_STATISTICS if self.statistics_of else ())]
-        rows: list[dict[str, Any]] = self.files.columns.select(names).take(pa.array(numbers, pa.int64())).to_pylist()
+        rows: list[dict[str, Any]] = files.columns.select(names).take(pa.array(numbers, pa.int64())).to_pylist()
         return rows
 
-    def _data_file(self, row: dict[str, Any]) -> dict[str, Any]:
+    def _data_file(self, files: DataFiles, row: dict[str, Any]) -> dict[str, Any]:
         if row["is_encrypted"]:
             raise unsupported(f"{row['path']} is encrypted by Iceberg; plan this table in the client")
-        (spec_id, values), _ = self.files.partitions[row["partition"]]
+        (spec_id, values), _ = files.partitions[row["partition"]]
         statistics = self._statistics(row) if self.statistics_of else {}
         return self._file(spec_id, values, "data", row["path"]) | {
             "file-format": row["format"].lower(),

@@ -1,0 +1,50 @@
+"""`parsieve serve`: plan scans of Iceberg tables for engines that never load Python."""
+
+from __future__ import annotations
+
+import argparse
+
+from parsieve.cli.parser import Commands, size_of
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command to the parser."""
+    serve = commands.add(
+        "serve",
+        _serve,
+        "Plan scans of Iceberg tables for other engines",
+        "An Iceberg REST catalog in front of a SQL catalog. It is read-only.",
+        json=False,
+    )
+    serve.add_argument("catalog", metavar="CATALOG_URI", help="a SQL catalog of pyiceberg: sqlite:///catalog.db")
+    serve.add_argument("--name", default="default", help="the catalog's name in its database (default: default)")
+    serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
+    serve.add_argument("--port", type=int, default=8181, help="the port to listen on (default: 8181)")
+    serve.add_argument("--token-file", metavar="FILE", help="a file with the bearer token that requests need")
+    serve.add_argument("--tls-cert", metavar="FILE", help="a certificate: listen with TLS")
+    serve.add_argument("--tls-key", metavar="FILE", help="the private key of the certificate")
+    serve.add_argument("--property", metavar="NAME=VALUE", action="append", default=[], help="for pyiceberg's catalog")
+    serve.add_argument(
+        "--most-body", metavar="SIZE", type=size_of, default=4 << 20, help="of a request (default: 4MiB)"
+    )
+    serve.add_argument("--at-once", metavar="N", type=int, default=8, help="plans at the same time (default: 8)")
+    serve.add_argument("--timeout", metavar="SECONDS", type=float, default=60.0, help="for a request (default: 60)")
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from parsieve.server.run import Listening, read_token, serve
+    from parsieve.server.settings import Limits
+
+    limits = Limits(body=options.most_body, at_once=options.at_once, seconds=options.timeout)
+    listening = Listening(options.host, options.port, options.tls_cert, options.tls_key, limits)
+    token = None if options.token_file is None else read_token(options.token_file)
+    properties = dict(_property(text) for text in options.property)
+    serve(options.catalog, listening, token=token, name=options.name, options=properties)
+    return 0
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"--property {text!r} has no value; write NAME=VALUE")
+    return name, value

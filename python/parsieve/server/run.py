@@ -1,0 +1,98 @@
+"""Start the server."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from parsieve._core import UnsupportedError
+from parsieve.server.app import local_app
+from parsieve.server.settings import Limits
+from parsieve.server.sql_catalog import LocalCatalog
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where a server listens, and how."""
+
+    host: str = "127.0.0.1"
+    port: int = 8181
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    limits: Limits = field(default_factory=Limits)
+    # Seconds to finish requests after a signal to stop.
+    grace: int = 30
+
+
+def serve(
+    catalog_uri: str, listening: Listening, *, token: str | None, name: str = "default", options: dict[str, str]
+) -> None:
+    """Serve a catalog until a signal stops the process.
+
+    Args:
+        catalog_uri: The address of a SQL catalog.
+        listening: Where to listen, and the limits.
+        token: The token that requests need. None lets everyone in, which only servers on this machine may do.
+        name: The catalog's name in its database.
+        options: Further properties of the catalog for pyiceberg.
+    """
+    uvicorn = _uvicorn()
+    if token is None and not is_this_machine(listening.host):
+        raise ValueError(
+            f"{listening.host} can be reached from other machines, so requests need a token: pass --token-file"
+        )
+    if (listening.tls_cert is None) != (listening.tls_key is None):
+        raise ValueError("TLS needs both --tls-cert and --tls-key")
+    uvicorn.run(
+        local_app(LocalCatalog(_catalog(catalog_uri, name, options)), listening.limits, token),
+        host=listening.host,
+        port=listening.port,
+        ssl_certfile=listening.tls_cert,
+        ssl_keyfile=listening.tls_key,
+        timeout_graceful_shutdown=listening.grace,
+        access_log=False,
+        log_level="info",
+        lifespan="off",
+    )
+
+
+def read_token(path: str) -> str:
+    """Return the token in a file."""
+    token = Path(path).read_text(encoding="utf-8").strip()
+    if len(token) < 16:
+        raise ValueError(f"{path} has no token of at least 16 characters")
+    return token
+
+
+def is_this_machine(host: str) -> bool:
+    """Return whether only this machine can reach an address.
+
+    >>> from parsieve.server.run import is_this_machine
+    >>> is_this_machine("127.0.0.1"), is_this_machine("0.0.0.0")
+    (True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _catalog(uri: str, name: str, options: dict[str, str]) -> Any:
+    if uri.startswith(("http://", "https://")):
+        raise UnsupportedError(f"{uri} is a REST catalog, and parsieve serves only SQL catalogs; pass sqlite:///…")
+    from pyiceberg.catalog import load_catalog
+
+    return load_catalog(name, **(options | {"type": "sql", "uri": uri}))
+
+
+def _uvicorn() -> Any:
+    try:
+        import starlette  # noqa: F401 - needed later
+        import uvicorn
+    except ImportError:
+        raise UnsupportedError("the server needs more packages: pip install 'parsieve[serve]'") from None
+    return uvicorn

@@ -1,0 +1,162 @@
+"""Requests of the protocol: wrong input, unknown plans, tokens and limits get errors in the protocol's form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import requests
+from support.serving import running, sql_catalog
+
+from parsieve.server.app import local_app
+from parsieve.server.run import Listening, serve
+from parsieve.server.settings import Limits
+from parsieve.server.sql_catalog import LocalCatalog
+
+_TABLE = "/v1/namespaces/shop/tables/orders"
+_TOKEN = "a-token-of-the-test"
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    catalog = sql_catalog(tmp_path_factory.mktemp("shop"))
+    orders = catalog.create_table("shop.orders", schema=pa.schema({"id": pa.int64(), "user": pa.string()}))
+    for number in range(3):
+        orders.append(pa.table({"id": [number], "user": ["a"]}))
+    catalog.create_table("shop.empty", schema=pa.schema({"id": pa.int64()}))
+    yield catalog
+    catalog.close()
+
+
+@pytest.fixture(scope="module")
+def uri(catalog: Any) -> Iterator[str]:
+    with running(local_app(LocalCatalog(catalog), Limits(page_size=2, body=10_000))) as address:
+        yield address
+
+
+def _plan(uri: str, **body: Any) -> requests.Response:
+    return requests.post(f"{uri}{_TABLE}/plan", json=body, timeout=60)
+
+
+def _is_error(response: requests.Response, status: int, kind: str) -> str:
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert (error["code"], error["type"]) == (status, kind)
+    assert "Traceback" not in error["message"]
+    return str(error["message"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"filter": NaN}',
+        b'{"filter": null}',
+        b'{"filter": 5}',
+        b'{"filter": {"type": "eq"}}',
+        b'{"filter": {"type": "eq", "term": "id"}}',
+        b'{"filter": {"type": "eq", "term": "absent", "value": 1}}',
+        b'{"filter": {"type": "and", "left": true}}',
+        b'{"snapshot-id": "one"}',
+        b'{"snapshot-id": true}',
+        b'{"select": ["absent"]}',
+        b'{"select": "id"}',
+        b'{"stats-fields": [1]}',
+        b'{"case-sensitive": 1}',
+        b'{"filter": ' + b'{"type": "not", "child": ' * 300 + b"true" + b"}" * 301,
+    ],
+)
+def test_wrong_input_is_refused(uri: str, body: bytes) -> None:
+    _is_error(requests.post(f"{uri}{_TABLE}/plan", data=body, timeout=60), 400, "BadRequestException")
+
+
+def test_unknown_things_are_errors_and_never_empty_pages(uri: str) -> None:
+    _is_error(_plan(uri, **{"snapshot-id": 12345}), 404, "NoSuchSnapshotException")
+    _is_error(requests.get(f"{uri}{_TABLE}/plan/unknown", timeout=60), 404, "NoSuchPlanIdException")
+    plan = _plan(uri).json()
+    for task in ("unknown", f"{plan['plan-id']}.2", f"{plan['plan-id']}.-1", plan["plan-id"]):
+        response = requests.post(f"{uri}{_TABLE}/tasks", json={"plan-task": task}, timeout=60)
+        _is_error(response, 404, "NoSuchPlanTaskException")
+    # A plan belongs to one table.
+    other = requests.post(f"{uri}{_TABLE[:-6]}empty/tasks", json={"plan-task": plan["plan-tasks"][0]}, timeout=60)
+    _is_error(other, 404, "NoSuchPlanTaskException")
+    _is_error(requests.get(f"{uri}/v1/namespaces/shop/tables/absent", timeout=60), 404, "NoSuchTableException")
+    _is_error(requests.get(f"{uri}/v1/namespaces/absent/tables", timeout=60), 404, "NoSuchNamespaceException")
+
+
+def test_plans_are_unknown_after_a_restart(uri: str, catalog: Any) -> None:
+    task = _plan(uri).json()["plan-tasks"][0]
+    with running(local_app(LocalCatalog(catalog), Limits(page_size=2))) as restarted:
+        response = requests.post(f"{restarted}{_TABLE}/tasks", json={"plan-task": task}, timeout=60)
+    _is_error(response, 404, "NoSuchPlanTaskException")
+
+
+def test_a_plan_in_parts_has_every_file_once(uri: str) -> None:
+    plan = _plan(uri, **{"min-rows-requested": 1}).json()
+    again = requests.get(f"{uri}{_TABLE}/plan/{plan['plan-id']}", timeout=60).json()
+    assert again == plan
+    assert "file-scan-tasks" not in plan
+    paths = []
+    for task in plan["plan-tasks"]:
+        part = requests.post(f"{uri}{_TABLE}/tasks", json={"plan-task": task}, timeout=60).json()
+        paths += [one["data-file"]["file-path"] for one in part["file-scan-tasks"]]
+    assert len(set(paths)) == len(paths) == 3
+
+
+def test_the_residual_is_the_whole_filter(uri: str) -> None:
+    filter = {"type": "and", "left": {"type": "eq", "term": "id", "value": 1}, "right": {"type": "odd", "term": "user"}}
+    plan = _plan(uri, filter=filter, **{"stats-fields": ["id"]}).json()
+    (task,) = plan["file-scan-tasks"]
+    assert task["residual-filter"] == filter
+    assert task["data-file"]["lower-bounds"] == {"keys": [1], "values": ["0100000000000000"]}
+
+
+def test_names_are_case_sensitive_unless_the_client_says_otherwise(uri: str) -> None:
+    filter = {"type": "eq", "term": "ID", "value": 1}
+    _is_error(_plan(uri, filter=filter), 400, "BadRequestException")
+    assert len(_plan(uri, filter=filter, **{"case-sensitive": False}).json()["file-scan-tasks"]) == 1
+
+
+def test_what_the_server_cannot_do_is_unsupported(uri: str) -> None:
+    _is_error(_plan(uri, **{"start-snapshot-id": 1, "end-snapshot-id": 2}), 406, "UnsupportedOperationException")
+    _is_error(_plan(uri, select=["_row_id"]), 406, "UnsupportedOperationException")
+    for method, path in (("POST", "/v1/namespaces"), ("DELETE", _TABLE), ("POST", _TABLE), ("GET", "/v2/x")):
+        _is_error(requests.request(method, uri + path, timeout=60), 406, "UnsupportedOperationException")
+
+
+def test_an_empty_table_has_an_empty_plan(uri: str) -> None:
+    plan = requests.post(f"{uri}/v1/namespaces/shop/tables/empty/plan", json={}, timeout=60).json()
+    assert (plan["status"], plan["file-scan-tasks"]) == ("completed", [])
+
+
+def test_long_bodies_are_refused(uri: str) -> None:
+    response = requests.post(f"{uri}{_TABLE}/plan", data=b"x" * 20_000, timeout=60)
+    _is_error(response, 413, "BadRequestException")
+
+
+def test_requests_need_the_token(catalog: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    with running(local_app(LocalCatalog(catalog), Limits(), _TOKEN)) as address:
+        for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {_TOKEN}"}):
+            response = requests.get(f"{address}/v1/config", headers=header, timeout=60)
+            _is_error(response, 401, "NotAuthorizedException")
+        allowed = requests.get(f"{address}/v1/config", headers={"Authorization": f"Bearer {_TOKEN}"}, timeout=60)
+        assert allowed.json()["overrides"] == {"scan-planning-mode": "server"}
+        assert requests.get(f"{address}/health", timeout=60).text == "ok\n"
+        metrics = requests.get(f"{address}/metrics", timeout=60).text
+    assert 'parsieve_http_requests_total{route="/v1/config",status="401"} 3' in metrics
+    log = capfd.readouterr().err
+    assert _TOKEN not in log
+    assert [json.loads(line)["status"] for line in log.splitlines()] == [401, 401, 401, 200]
+
+
+def test_a_server_for_other_machines_needs_a_token(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--token-file"):
+        serve(f"sqlite:///{tmp_path}/c.db", Listening("0.0.0.0"), token=None, options={})
+    with pytest.raises(ValueError, match="--tls-key"):
+        serve(f"sqlite:///{tmp_path}/c.db", Listening(tls_cert="cert.pem"), token=None, options={})

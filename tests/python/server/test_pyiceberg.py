@@ -1,0 +1,124 @@
+"""pyiceberg's scans, planned by the server, return the rows of a full scan and open fewer files."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.serving import client, running, sql_catalog
+
+import parsieve as ps
+from parsieve.io.index_location import BELOW
+from parsieve.server.app import local_app
+from parsieve.server.settings import Limits
+from parsieve.server.sql_catalog import LocalCatalog
+
+_FILES = 12
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Return a catalog with the table `shop.orders`, whose files all have nearly the same smallest and largest id."""
+    catalog = sql_catalog(tmp_path_factory.mktemp("shop"))
+    schema = pa.schema({"id": pa.int64(), "user": pa.string(), "price": pa.float32(), "day": pa.date32()})
+    table = catalog.create_table("shop.orders", schema=schema)
+    for part in range(_FILES):
+        ids = list(range(part, 6000, _FILES))
+        columns = {
+            "id": ids,
+            "user": [f"u{number % 97}" for number in ids],
+            "price": [None if number % 9 == 0 else number / 10 for number in ids],
+            "day": [number % 40 + 20454 for number in ids],
+        }
+        table.append(pa.table(columns, schema=schema))
+    ps.open_table(catalog.load_table("shop.orders")).build_index("id", progress=False)
+    yield catalog
+    catalog.close()
+
+
+@pytest.fixture(params=[2000, 5], ids=["inline", "in parts"])
+def table(shop: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Return the table as pyiceberg's REST catalog loads it from the server."""
+    with running(local_app(LocalCatalog(shop), Limits(page_size=request.param))) as uri:
+        yield client(uri).load_table("shop.orders")
+
+
+def _random_filter(rng: random.Random, depth: int = 2) -> str:
+    if depth and rng.random() < 0.6:
+        left, right = (_random_filter(rng, depth - 1) for _ in range(2))
+        return rng.choice([f"({left}) AND ({right})", f"({left}) OR ({right})", f"NOT ({left})"])
+    number = rng.randrange(6500)
+    return rng.choice(
+        [
+            f"id = {number}",
+            f"id IN ({number}, {number // 2}, 99999)",
+            f"id > {number}",
+            f"price = {number / 10}",
+            f"price <= {number / 10}",
+            f"price != {number / 10}",
+            "price IS NULL",
+            f"user LIKE 'u{number % 10}%'",
+            f"day = '2026-01-{number % 28 + 1:02}'",
+        ]
+    )
+
+
+def test_rows_are_those_of_a_full_scan(shop: Any, table: Any) -> None:
+    full = shop.load_table("shop.orders")
+    rng = random.Random(7)
+    for _ in range(12):
+        where = _random_filter(rng)
+        expected = full.scan(where).to_arrow().sort_by("id")
+        assert table.scan(where).to_arrow().sort_by("id").equals(expected), where
+        assert table.scan(where).count() == len(expected), where
+
+
+def test_fewer_files_than_statistics_allow(shop: Any, table: Any) -> None:
+    assert len(list(shop.load_table("shop.orders").scan("id = 3001").plan_files())) == _FILES
+    assert len(list(table.scan("id = 3001").plan_files())) == 1
+    assert len(list(table.scan().plan_files())) == _FILES
+    # More files than this page size come in parts.
+    assert len(list(table.scan("id IN (0, 1, 2, 3, 4, 5, 6)").plan_files())) == 7
+
+
+def test_earlier_snapshots_are_planned_exactly(shop: Any, table: Any) -> None:
+    for number, snapshot in enumerate(table.metadata.snapshots, start=1):
+        assert len(list(table.scan(snapshot_id=snapshot.snapshot_id).plan_files())) == number
+        found = table.scan("id = 3001", snapshot_id=snapshot.snapshot_id).to_arrow()
+        assert len(found) == (number > 3001 % _FILES)
+
+
+def test_a_damaged_index_hides_no_row(tmp_path: Path, shop: Any) -> None:
+    catalog = sql_catalog(tmp_path)
+    source = shop.load_table("shop.orders").scan().to_arrow()
+    orders = catalog.create_table("shop.orders", schema=source.schema)
+    for start in range(0, 6000, 1000):
+        orders.append(source.slice(start, 1000))
+    ps.open_table(catalog.load_table("shop.orders")).build_index("id", progress=False)
+    damaged = [path for path in tmp_path.rglob(f"{BELOW}/**/*") if path.is_file()]
+    assert damaged
+    for path in damaged:
+        path.write_bytes(path.read_bytes()[:-7] + b"damaged")
+    with running(local_app(LocalCatalog(catalog), Limits())) as uri:
+        found = client(uri).load_table("shop.orders").scan("id = 3001").to_arrow()
+    assert found["id"].to_pylist() == [3001]
+    catalog.close()
+
+
+def test_files_that_the_index_does_not_cover_are_planned(tmp_path: Path) -> None:
+    catalog = sql_catalog(tmp_path)
+    orders = catalog.create_table("shop.orders", schema=pa.schema({"id": pa.int64()}))
+    for ids in ([0, 50, 100], [1, 60, 101], [2, 70, 102]):
+        orders.append(pa.table({"id": ids}))
+    ps.open_table(catalog.load_table("shop.orders")).build_index("id", progress=False)
+    with running(local_app(LocalCatalog(catalog), Limits())) as uri:
+        table = client(uri).load_table("shop.orders")
+        assert len(list(table.scan("id = 60").plan_files())) == 1
+        orders.append(pa.table({"id": [3, 60, 103]}))
+        table.refresh()
+        assert table.scan("id = 60").to_arrow()["id"].to_pylist() == [60, 60]
+    catalog.close()
