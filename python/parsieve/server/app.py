@@ -89,7 +89,7 @@ class _Catalog:
         self._planner = Planner()
 
     def config(self, _: Request, __: bytes) -> Any:
-        """Tell clients what the catalog supports, and to let it plan scans."""
+        """Return the endpoints, and the setting that lets the server plan scans."""
         endpoints = [f"{method} {_in_protocol(path)}" for method, path, name in _ENDPOINTS if name != "config"]
         return {"defaults": {}, "overrides": PLANNING, "endpoints": endpoints}
 

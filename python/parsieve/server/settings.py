@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a server accepts at once. Requests beyond that get an error."""
+    """Limits of a server. Requests beyond them get an error."""
 
     # Bytes of a request's body.
     body: int = 4 << 20

@@ -143,7 +143,7 @@ def _part(node: dict[str, Any], name: str) -> Any:
 
 
 def _term(node: dict[str, Any]) -> str:
-    """Return the name of the column that a condition is about."""
+    """Return the name of the column in a condition."""
     term = _part(node, "term")
     if isinstance(term, dict) and term.get("type") == "reference":
         term = term.get("term")

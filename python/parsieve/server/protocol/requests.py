@@ -12,7 +12,7 @@ from parsieve.server.protocol.errors import bad_request, unsupported
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What a client wants to scan."""
+    """The scan that a client wants to plan."""
 
     snapshot_id: int | None
     filter: Any
