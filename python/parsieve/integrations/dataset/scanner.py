@@ -77,7 +77,7 @@ class Scan:
         columns = self.schema.names if self.columns is None else self.columns
         if self._is_selection:
             return rows.select(columns)
-        # In this thread: another thread of pyarrow may still hold rows when Python exits, and would then abort.
+        # A batch is small, and the next batches are already being read by other threads.
         return pads.dataset(rows).to_table(columns=columns, filter=self.filter, use_threads=False)
 
 
