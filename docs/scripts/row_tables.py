@@ -60,4 +60,52 @@ def targets(records: Records) -> str:
     return f"{as_table(['target', 'lake', 'bound', 'measured', ''], lines)}\n\n{record.source}"
 
 
-SECTIONS: dict[str, Callable[[Records], str]] = {"rows": times, "row-targets": targets}
+def integrations(records: Records) -> str:
+    """Return the time of each engine alone and on a table of parsieve, for each kind of question."""
+    record = records.get("integrations-python")
+    if record is None:
+        return "There is no record yet. Run `benches/python/integrations.py --save` to create it."
+    cases = _cases(record, "question")
+    names = dict.fromkeys(name.partition(",")[0] for case in cases for name in case["milliseconds"])
+
+    def pair(case: dict[str, Any], engine: str) -> str:
+        alone, ours = (case["milliseconds"][f"{engine}, {how}"] for how in ("alone", "with parsieve"))
+        return f"{_milliseconds(alone)} → **{_milliseconds(ours)}**"
+
+    heads = ["engine", *(f"{case['kind']} ({_count(case['rows'])})" for case in cases)]
+    lines = [[engine, *(pair(case, engine) for case in cases)] for engine in names]
+    [lake] = _cases(record, "lake")
+    about = (
+        f"Milliseconds of an engine alone → on a table of parsieve, planning included: {lake['rows']:,} rows in "
+        f"{lake['files']} files; the mean number of rows of an answer is in parentheses. {record.source}"
+    )
+    return f"{as_table(heads, lines)}\n\n{about}"
+
+
+def short_rows(records: Records) -> str:
+    """Return how long few rows take, with the contenders that users know."""
+    record = records.get("rows-python")
+    if record is None:
+        return NO_ROWS
+    kinds = ("unique id", "one user", "two seconds of late events")
+    cases = [case for case in _cases(record, "rows") if case["layout"] == "page indexes" and case["kind"] in kinds]
+    names = {
+        "to_arrow": "parsieve, plan and rows",
+        "DuckDB alone": "DuckDB, no index",
+        "version 0.1": "parsieve 0.1",
+        "floor: exact rows": "`parquet` crate, rows known, one thread",
+        "Lance + BTREE": "Lance + BTREE (its own format)",
+    }
+    heads = ["milliseconds", *(f"{case['kind']} ({_count(case['rows'])})" for case in cases)]
+    lines = [
+        [label, *(_milliseconds(case["milliseconds"].get(name)) for case in cases)] for name, label in names.items()
+    ]
+    return f"{as_table(heads, lines)}\n\nMedians; 20 million rows in 100 files with page indexes. {record.source}"
+
+
+SECTIONS: dict[str, Callable[[Records], str]] = {
+    "rows": times,
+    "row-targets": targets,
+    "rows-short": short_rows,
+    "integrations": integrations,
+}
