@@ -29,6 +29,6 @@ pub use pages::decode::{ChunkHashes, ChunkScan, HashOptions};
 #[cfg(feature = "rows")]
 pub(crate) use pages::{
     codec::Codec,
-    delta::DeltaNumbers,
+    delta::{DeltaNumbers, by_length},
     page::{PageHeader, PageKind, body_parts, encoding},
 };

@@ -12,7 +12,9 @@ use super::levels::{Levels, Records, check_hybrid};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, FileKind, Result, RowsKind};
 use crate::int::{to_u64, to_usize};
-use crate::parquet::{Codec, DeltaNumbers, PageHeader, PageKind, Physical, SchemaLeaf, body_parts, encoding};
+use crate::parquet::{
+    Codec, DeltaNumbers, Logical, PageHeader, PageKind, Physical, SchemaLeaf, body_parts, by_length, encoding,
+};
 
 /// A page whose bytes were fetched.
 #[derive(Debug, Clone)]
@@ -279,13 +281,30 @@ impl ChunkPages {
                 let width = if self.leaf.physical == Physical::Int32 { 32 } else { 64 };
                 deltas(values, width).map(|_| ())
             }
-            Encoding::DELTA_LENGTH_BYTE_ARRAY => deltas(values, 32).map(|_| ()),
+            Encoding::DELTA_LENGTH_BYTE_ARRAY => {
+                deltas(values, 32)?;
+                self.check_text(values, num_values)
+            }
             Encoding::DELTA_BYTE_ARRAY => {
                 let end = deltas(values, 32)?;
                 deltas(values.get(end..).unwrap_or_default(), 32).map(|_| ())
             }
             _ => Ok(()),
         }
+    }
+
+    /// Checks that no value of a text column begins within a character.
+    ///
+    /// The crate checks only that all bytes of a page are UTF-8 together, so its strings could be invalid.
+    fn check_text(&self, values: &[u8], num_values: u32) -> Result<()> {
+        if !matches!(self.leaf.logical, Some(Logical::String | Logical::Enum | Logical::Json)) {
+            return Ok(());
+        }
+        by_length(values, num_values.into(), |value| match value.first() {
+            Some(0x80..=0xbf) => Err(Error::new(ErrorKind::Rows(RowsKind::Decode("text is not UTF-8".to_owned())))),
+            _ => Ok(()),
+        })
+        .map(|_| ())
     }
 
     /// Returns the encoding of values, if the format allows it for the physical type.

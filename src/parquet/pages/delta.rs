@@ -154,7 +154,7 @@ fn bits(bytes: &[u8], start: u64, width: u8) -> u64 {
 }
 
 /// Decodes byte strings in DELTA_LENGTH_BYTE_ARRAY: all lengths, then all bytes. Returns their number.
-pub(in crate::parquet) fn by_length<'a>(
+pub(crate) fn by_length<'a>(
     bytes: &'a [u8],
     max_values: u64,
     mut take: impl FnMut(&'a [u8]) -> Result<()>,
