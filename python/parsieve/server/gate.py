@@ -31,14 +31,15 @@ class Gate:
         self.requests = requests
         self._limits = limits
         self._token = token
-        self._threads = ThreadPoolExecutor(limits.at_once, "parsieve-serve")
+        self.threads = ThreadPoolExecutor(limits.at_once, "parsieve-serve")
         self._inside = 0
 
     def guard(self, work: Work) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint that does some work in a thread."""
 
         async def answer(request: Request) -> Response:
-            return json_response(await self._in_thread(work, request, await self.body(request)), request.method)
+            body = await self.body(request)
+            return json_response(await self.in_thread(lambda: work(request, body)), request.method)
 
         return self.watch(answer)
 
@@ -95,12 +96,14 @@ class Gate:
             parts.append(part)
         return b"".join(parts)
 
-    async def _in_thread(self, work: Work, request: Request, body: bytes) -> bytes | None:
+    async def in_thread(self, work: Callable[[], Any]) -> bytes | None:
+        """Do some work in a thread, and return its result as JSON."""
+
         def run() -> bytes | None:
-            result = work(request, body)
+            result = work()
             return None if result is None else json.dumps(result, allow_nan=False).encode()
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, run)
+        return await asyncio.get_running_loop().run_in_executor(self.threads, run)
 
 
 def json_response(content: bytes | dict[str, Any] | None, method: str = "", status: int = 200) -> Response:

@@ -9,6 +9,8 @@ from typing import Any
 
 from parsieve._core import UnsupportedError
 from parsieve.server.app import local_app
+from parsieve.server.rest_app import rest_app
+from parsieve.server.rest_catalog import RestCatalog
 from parsieve.server.settings import Limits
 from parsieve.server.sql_catalog import LocalCatalog
 
@@ -32,21 +34,29 @@ def serve(
     """Serve a catalog until a signal stops the process.
 
     Args:
-        catalog_uri: The address of a SQL catalog.
+        catalog_uri: The address of a SQL catalog or a REST catalog.
         listening: Where to listen, and the limits.
         token: The token that requests need. None lets everyone in, which only servers on this machine may do.
         name: The catalog's name in its database.
         options: Further properties of the catalog for pyiceberg.
     """
     uvicorn = _uvicorn()
-    if token is None and not is_this_machine(listening.host):
+    is_rest = catalog_uri.startswith(("http://", "https://"))
+    if is_rest and token is not None:
+        raise ValueError("a REST catalog checks the tokens of callers itself; leave out --token-file")
+    if token is None and not is_rest and not is_this_machine(listening.host):
         raise ValueError(
             f"{listening.host} can be reached from other machines, so requests need a token: pass --token-file"
         )
     if (listening.tls_cert is None) != (listening.tls_key is None):
         raise ValueError("TLS needs both --tls-cert and --tls-key")
+    app = (
+        rest_app(RestCatalog(catalog_uri, listening.limits.seconds), listening.limits)
+        if is_rest
+        else local_app(LocalCatalog(_catalog(catalog_uri, name, options)), listening.limits, token)
+    )
     uvicorn.run(
-        local_app(LocalCatalog(_catalog(catalog_uri, name, options)), listening.limits, token),
+        app,
         host=listening.host,
         port=listening.port,
         ssl_certfile=listening.tls_cert,
@@ -82,8 +92,6 @@ def is_this_machine(host: str) -> bool:
 
 
 def _catalog(uri: str, name: str, options: dict[str, str]) -> Any:
-    if uri.startswith(("http://", "https://")):
-        raise UnsupportedError(f"{uri} is a REST catalog, and parsieve serves only SQL catalogs; pass sqlite:///…")
     from pyiceberg.catalog import load_catalog
 
     return load_catalog(name, **(options | {"type": "sql", "uri": uri}))

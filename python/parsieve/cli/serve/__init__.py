@@ -13,10 +13,12 @@ def add_command(commands: Commands) -> None:
         "serve",
         _serve,
         "Plan scans of Iceberg tables for other engines",
-        "An Iceberg REST catalog in front of a SQL catalog. It is read-only.",
+        "An Iceberg REST catalog in front of a SQL catalog, which it only reads, or of a REST catalog.",
         json=False,
     )
-    serve.add_argument("catalog", metavar="CATALOG_URI", help="a SQL catalog of pyiceberg: sqlite:///catalog.db")
+    serve.add_argument(
+        "catalog", metavar="CATALOG_URI", help="a SQL or REST catalog: sqlite:///catalog.db, https://host/path"
+    )
     serve.add_argument("--name", default="default", help="the catalog's name in its database (default: default)")
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, default=8181, help="the port to listen on (default: 8181)")

@@ -1,0 +1,98 @@
+"""In front of a REST catalog: its rights decide who may plan, and all other requests reach it unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import requests
+from pyiceberg.exceptions import ForbiddenError
+from starlette.responses import JSONResponse
+from support.serving import client, running, sql_catalog
+
+import parsieve as ps
+from parsieve.server.app import local_app
+from parsieve.server.rest_app import rest_app
+from parsieve.server.rest_catalog import RestCatalog
+from parsieve.server.settings import Limits
+from parsieve.server.sql_catalog import LocalCatalog
+
+_SECRET = "/v1/namespaces/shop/tables/secret"
+
+
+class Guarded:
+    """A REST catalog with two users. Only alice may read the table `secret`. It remembers the requests it got."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.seen: list[tuple[str, str, str]] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        user = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
+        self.seen.append((user, scope["method"], scope["path"]))
+        if user not in ("alice", "bob") or (user == "bob" and scope["path"].startswith(_SECRET)):
+            error = {"message": f"{user} may not do this", "type": "ForbiddenException", "code": 403}
+            await JSONResponse({"error": error}, 403, {"x-upstream": "yes"})(scope, receive, send)
+        else:
+            await self._inner(scope, receive, send)
+
+
+@pytest.fixture
+def upstream(tmp_path: Path) -> Iterator[tuple[Guarded, str]]:
+    """Return the upstream catalog and the address of the server in front of it."""
+    catalog = sql_catalog(tmp_path)
+    for name in ("orders", "secret"):
+        table = catalog.create_table(f"shop.{name}", schema=pa.schema({"id": pa.int64()}))
+        for part in range(4):
+            table.append(pa.table({"id": range(part, 400, 4)}))
+        ps.open_table(catalog.load_table(f"shop.{name}")).build_index("id", progress=False)
+    guarded = Guarded(local_app(LocalCatalog(catalog), Limits()))
+    with running(guarded) as inner, running(rest_app(RestCatalog(inner, 60), Limits(page_size=2))) as uri:
+        yield guarded, uri
+    catalog.close()
+
+
+def test_only_who_may_load_a_table_may_plan(upstream: tuple[Guarded, str]) -> None:
+    guarded, uri = upstream
+    alice, bob = (client(uri, token=user) for user in ("alice", "bob"))
+    assert [len(list(one.load_table("shop.orders").scan("id = 201").plan_files())) for one in (alice, bob)] == [1, 1]
+    secret = alice.load_table("shop.secret")
+    assert secret.scan("id = 201").to_arrow()["id"].to_pylist() == [201]
+    with pytest.raises(ForbiddenError):
+        bob.load_table("shop.secret")
+    # The server itself planned: no such request reached the catalog.
+    assert not [path for _, _, path in guarded.seen if "/plan" in path or "/tasks" in path]
+
+
+def test_plans_of_others_are_out_of_reach(upstream: tuple[Guarded, str]) -> None:
+    _, uri = upstream
+    alice, bob = ({"Authorization": f"Bearer {user}"} for user in ("alice", "bob"))
+    plan = requests.post(f"{uri}{_SECRET}/plan", json={}, headers=alice, timeout=60).json()
+    tasks = {"plan-task": plan["plan-tasks"][0]}
+    assert requests.post(f"{uri}{_SECRET}/tasks", json=tasks, headers=alice, timeout=60).status_code == 200
+    for headers in (bob, {}):
+        for response in (
+            requests.post(f"{uri}{_SECRET}/plan", json={}, headers=headers, timeout=60),
+            requests.post(f"{uri}{_SECRET}/tasks", json=tasks, headers=headers, timeout=60),
+            requests.get(f"{uri}{_SECRET}/plan/{plan['plan-id']}", headers=headers, timeout=60),
+        ):
+            assert response.status_code == 403
+            assert response.json()["error"]["type"] == "ForbiddenException"
+    # Not even through a table that bob may read.
+    other = requests.post(f"{uri}{_SECRET[:-6]}orders/tasks", json=tasks, headers=bob, timeout=60)
+    assert other.status_code == 404
+
+
+def test_other_requests_are_forwarded(upstream: tuple[Guarded, str]) -> None:
+    guarded, uri = upstream
+    headers = {"Authorization": "Bearer alice"}
+    response = requests.delete(f"{uri}{_SECRET}?purgeRequested=false", headers=headers, timeout=60)
+    assert response.status_code == 406
+    assert guarded.seen[-1] == ("alice", "DELETE", _SECRET)
+    refused = requests.post(f"{uri}/v1/namespaces", json={"namespace": ["x"]}, timeout=60)
+    assert (refused.status_code, refused.headers["x-upstream"]) == (403, "yes")
+    config = requests.get(f"{uri}/v1/config", headers=headers, timeout=60).json()
+    assert config["overrides"]["scan-planning-mode"] == "server"
