@@ -29,7 +29,7 @@ _PLANNING_ENDPOINTS = [
     f"DELETE {_IN_PROTOCOL}/tables/{{table}}/plan/{{plan-id}}",
     f"POST {_IN_PROTOCOL}/tables/{{table}}/tasks",
 ]
-# What the protocol assumes of a catalog that does not list its endpoints.
+# The endpoints of a catalog that does not list them.
 _ASSUMED = [
     *("GET /v1/{prefix}/namespaces", "POST /v1/{prefix}/namespaces"),
     *(f"{method} {_IN_PROTOCOL}" for method in ("GET", "DELETE")),

@@ -13,7 +13,7 @@ from parsieve.server.protocol.errors import too_busy
 # Headers that belong to one connection.
 _PER_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"}
 _PER_HOP |= {"proxy-authenticate", "proxy-authorization"}
-# Headers that describe the body of the plan request, or ask for a shorter answer than the table.
+# Headers that describe the body of the plan request, or allow an answer without the table.
 _OF_THE_REQUEST = {"content-type", "content-encoding", "accept-encoding", "if-none-match", "idempotency-key"}
 
 
