@@ -32,9 +32,14 @@ def running(app: Any) -> Iterator[str]:
 def sql_catalog(folder: Path) -> Any:
     """Return an empty SQL catalog in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    catalog = load_catalog("sql", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=folder.as_uri())
+    catalog = opened_catalog(folder)
     catalog.create_namespace("shop")
     return catalog
+
+
+def opened_catalog(folder: Path | str) -> Any:
+    """Return the SQL catalog in a folder."""
+    return load_catalog("sql", type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
 
 
 def client(uri: str, **properties: str) -> Any:
