@@ -239,6 +239,9 @@ impl Loader<'_> {
                 PageKind::Index => {}
                 // The decoder takes an empty page for the end of the chunk.
                 PageKind::Data { num_values: 0, .. } | PageKind::DataV2 { num_values: 0, .. } => {}
+                PageKind::DataV2 { num_values, num_rows, .. } if self.leaf.max_rep == 0 && num_values != num_rows => {
+                    return Err(Problem::Pages("a page has another number of rows than of values"));
+                }
                 PageKind::Data { num_values, .. } | PageKind::DataV2 { num_values, .. } => {
                     values += u64::from(num_values);
                     let found = if self.leaf.max_rep == 0 {
@@ -250,6 +253,10 @@ impl Loader<'_> {
                     data.push_back(DataPage { rows: found.and_then(to_usize), loaded: Some(page) });
                 }
             }
+        }
+        // A page that claims too many values would hide the last pages, and move the rows of the others.
+        if !rest.is_empty() {
+            return Err(Problem::Pages("bytes follow the last page"));
         }
         if values != self.chunk.num_values {
             return Err(Problem::Pages("their number of values differs from that in the footer"));
