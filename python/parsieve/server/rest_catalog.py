@@ -64,7 +64,8 @@ class RestCatalog:
 
         document = self.json(target, headers)
         loaded = TableResponse.model_validate(document)
-        rights = {**loaded.metadata.properties, **loaded.config}
+        # Not the table's properties: their writers must not choose the server's endpoints and classes.
+        rights = {name: value for name, value in loaded.config.items() if name != "py-io-impl"}
         for credential in sorted(loaded.storage_credentials, key=lambda one: len(one.prefix)):
             if loaded.metadata.location.startswith(credential.prefix):
                 rights |= credential.config
