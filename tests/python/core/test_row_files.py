@@ -11,7 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.rows import writers
-from support.rows.core_reads import CoreOutcome, RowFile, RowSet, check_core, check_row_sets, open_rows, read_rows
+from support.rows.core_reads import (
+    CoreOutcome,
+    RowFile,
+    RowSet,
+    check_core,
+    check_damage,
+    check_row_sets,
+    open_rows,
+    read_rows,
+)
 
 import parsieve as ps
 
@@ -52,3 +61,20 @@ def test_values_that_split_a_character_are_errors(encoding: str) -> None:
     data = written.getvalue()
     with pytest.raises(ps.FormatError):
         read_rows(data, open_rows(data), [0], RowSet.all(3), 64)
+
+
+@pytest.mark.parametrize(
+    ("seed", "writer"),
+    [
+        # A page that claims two values more than it has, so that the last pages seemed to be superfluous.
+        ("x313", "pyarrow"),
+        # Definition levels whose last group is cut off.
+        ("x153", "arrow-rs"),
+        # Fewer dictionary indexes than values.
+        ("x134", "duckdb"),
+    ],
+)
+def test_damage_that_once_gave_other_rows(tmp_path: Path, seed: str, writer: str) -> None:
+    outcomes = check_damage(seed, tmp_path, writer)
+    assert not [outcome.mismatch for outcome in outcomes if outcome.mismatch]
+    assert any("damaged" in outcome.refused for outcome in outcomes)

@@ -1,0 +1,82 @@
+"""Tables with each kind of partition: scans that the server plans return the rows that pyiceberg plans itself."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    TruncateTransform,
+    YearTransform,
+)
+from support.serving import client, running, sql_catalog
+
+from parsieve.server.app import local_app
+from parsieve.server.settings import Limits
+from parsieve.server.sql_catalog import LocalCatalog
+
+ROWS = range(60)
+START = dt.datetime(2026, 1, 1)
+TABLE = pa.table(
+    {
+        "id": pa.array(ROWS, pa.int64()),
+        "number": pa.array([row % 3 for row in ROWS], pa.int32()),
+        "text": [f"a{row % 4}" for row in ROWS],
+        "time": pa.array([START + dt.timedelta(hours=7 * row) for row in ROWS], pa.timestamp("us")),
+        "zoned": pa.array([START + dt.timedelta(hours=9 * row) for row in ROWS], pa.timestamp("us", "UTC")),
+        "day": [START.date() + dt.timedelta(days=row % 5) for row in ROWS],
+        "price": pa.array([Decimal(row % 4) / 10 for row in ROWS], pa.decimal128(9, 2)),
+        "flag": [row % 2 == 0 for row in ROWS],
+        "data": pa.array([bytes([row % 3, 255]) for row in ROWS], pa.binary()),
+        "real": [row % 3 + 0.5 for row in ROWS],
+    }
+)
+PARTITIONS: list[tuple[str, Any]] = [
+    *((name, IdentityTransform()) for name in TABLE.schema.names if name not in ("id", "zoned")),
+    ("time", DayTransform()),
+    ("zoned", MonthTransform()),
+    ("zoned", HourTransform()),
+    ("day", YearTransform()),
+    ("id", BucketTransform(4)),
+    ("text", TruncateTransform(1)),
+    ("number", TruncateTransform(2)),
+]
+FILTERS = [
+    "id = 7",
+    "number != 1",
+    "NOT (text = 'a1')",
+    "text LIKE 'a2%'",
+    "day = '2026-01-03'",
+    "time > '2026-01-10T00:00:00'",
+    "zoned < '2026-01-05T00:00:00+00:00'",
+    "price = 0.20",
+    "flag = true",
+    "real > 1.0",
+]
+
+
+def test_each_kind_of_partition(tmp_path: Path) -> None:
+    catalog = sql_catalog(tmp_path)
+    for number, (column, transform) in enumerate(PARTITIONS):
+        table = catalog.create_table(f"shop.t{number}", schema=TABLE.schema)
+        with table.update_spec() as spec:
+            spec.add_field(column, transform)
+        table.append(TABLE)
+    with running(local_app(LocalCatalog(catalog), Limits())) as uri:
+        served = client(uri)
+        for number, partition in enumerate(PARTITIONS):
+            ours, own = served.load_table(f"shop.t{number}"), catalog.load_table(f"shop.t{number}")
+            for where in FILTERS:
+                actual, expected = (
+                    sorted(scan.to_arrow()["id"].to_pylist()) for scan in (ours.scan(where), own.scan(where))
+                )
+                assert actual == expected, (partition, where)
+    catalog.close()
