@@ -32,7 +32,8 @@ def test_the_pages_show_the_numbers_of_the_newest_records(measured: ModuleType) 
 def test_every_section_is_on_a_page_and_has_an_end(measured: ModuleType) -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in measured.PAGES)
     named = [mark["name"] for mark in measured.MARKED.finditer(text)]
-    assert sorted(named) == sorted(measured.SECTIONS)
+    # The README repeats some sections of other pages.
+    assert set(named) == set(measured.SECTIONS)
     assert text.count("<!-- measured ") == text.count("<!-- end of measured -->") == len(named)
 
 
