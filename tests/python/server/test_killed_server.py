@@ -46,6 +46,7 @@ def test_a_client_of_a_killed_server_gets_an_error(tmp_path: Path, parts: int) -
                 server.wait()
 
         served._session.hooks["response"].append(kill)
-        with pytest.raises(requests.ConnectionError):
+        # The server may die before or after it has sent the beginning of an answer.
+        with pytest.raises((requests.ConnectionError, requests.exceptions.ChunkedEncodingError)):
             table.scan().to_arrow()
         assert len(answers) == parts + 1
