@@ -19,14 +19,15 @@ from parsieve.server.sql_catalog import LocalCatalog
 
 _TABLE = "/v1/namespaces/shop/tables/orders"
 _TOKEN = "a-token-of-the-test"
+_SCHEMA = pa.schema({"id": pa.int64(), "user": pa.string(), "price": pa.float64()})
 
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     catalog = sql_catalog(tmp_path_factory.mktemp("shop"))
-    orders = catalog.create_table("shop.orders", schema=pa.schema({"id": pa.int64(), "user": pa.string()}))
+    orders = catalog.create_table("shop.orders", schema=_SCHEMA)
     for number in range(3):
-        orders.append(pa.table({"id": [number], "user": ["a"]}))
+        orders.append(pa.table({"id": [number], "user": ["a"], "price": [number / 2]}, schema=_SCHEMA))
     catalog.create_table("shop.empty", schema=pa.schema({"id": pa.int64()}))
     yield catalog
     catalog.close()
@@ -62,6 +63,8 @@ def _is_error(response: requests.Response, status: int, kind: str) -> str:
         b'{"filter": {"type": "eq"}}',
         b'{"filter": {"type": "eq", "term": "id"}}',
         b'{"filter": {"type": "eq", "term": "absent", "value": 1}}',
+        b'{"filter": {"type": "eq", "term": "id", "value": null}}',
+        b'{"filter": {"type": "in", "term": "id", "values": [1, null]}}',
         b'{"filter": {"type": "and", "left": true}}',
         b'{"snapshot-id": "one"}',
         b'{"snapshot-id": true}',
@@ -74,6 +77,18 @@ def _is_error(response: requests.Response, status: int, kind: str) -> str:
 )
 def test_wrong_input_is_refused(uri: str, body: bytes) -> None:
     _is_error(requests.post(f"{uri}{_TABLE}/plan", data=body, timeout=60), 400, "BadRequestException")
+
+
+def test_infinite_numbers_are_refused_and_texts_of_them_are_not(uri: str) -> None:
+    """Neither pyiceberg nor Java reads an infinite number that it wrote in a filter."""
+    message = _is_error(_plan(uri, filter=_equals("price", "Infinity")), 400, "BadRequestException")
+    assert "1.7976931348623157e308" in message
+    _is_error(_plan(uri, filter={"type": "in", "term": "price", "values": [1.5, None]}), 400, "BadRequestException")
+    assert _plan(uri, filter=_equals("user", "Infinity")).status_code == 200
+
+
+def _equals(column: str, value: Any) -> dict[str, Any]:
+    return {"type": "eq", "term": column, "value": value}
 
 
 def test_unknown_things_are_errors_and_never_empty_pages(uri: str) -> None:

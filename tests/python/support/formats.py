@@ -64,7 +64,7 @@ def hudi(path: Path, files: Sequence[pa.Table], rows: int) -> Lake:
     return open_lake(str(path))
 
 
-# For each format, a function that writes files with at most so many rows in each row group.
+# For each format, a function that writes files. Its last argument is the greatest number of rows of a row group.
 FORMATS: Mapping[str, Callable[[Path, Sequence[pa.Table], int], Any]] = {
     "folder": folder,
     "delta": delta,

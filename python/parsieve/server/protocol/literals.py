@@ -13,9 +13,17 @@ from typing import Any
 from parsieve.predicate.literals import DecimalLiteral, Value
 from parsieve.predicate.messages import NotUnderstoodError, shortened
 from parsieve.predicate.temporal import Clock, Day, Moment, read_moment
+from parsieve.server.protocol.errors import bad_request
 
 _DECIMAL = re.compile(r"-?\d{1,40}(\.\d{1,40})?")
 _MICRO = 1000
+_FLOATING = ("FloatType", "DoubleType")
+# How Java writes infinite numbers. It cannot read them again in the filter of a plan.
+_INFINITE = ("Infinity", "-Infinity")
+_NOT_IN_JSON = (
+    "which Iceberg's expressions do not allow (pyiceberg writes null for infinity); compare with the greatest finite "
+    "number instead: x > 1.7976931348623157e308"
+)
 
 
 def read_literal(value: Any, kind: Any) -> list[Value]:
@@ -26,6 +34,8 @@ def read_literal(value: Any, kind: Any) -> list[Value]:
     if isinstance(value, dict) and value.get("type") == "literal":
         value = value.get("value")
     name = type(kind).__name__
+    if value is None or (name in _FLOATING and value in _INFINITE):
+        raise bad_request(f"the filter compares a column with {value or 'null'}, {_NOT_IN_JSON}")
     if name == "FloatType" and _is_number(value):
         return list(dict.fromkeys([_rounded(float(value)), float(value)]))
     read = _ONE_MEANING.get(name)
