@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from parsieve.index.advice import Advice
     from parsieve.integrations import duckdb as duckdb
     from parsieve.integrations.polars.scan import scan_polars
+    from parsieve.io.remote_speed import RemoteSpeed, remote_speed, set_remote_speed
     from parsieve.observe.counters import Metrics, metrics
     from parsieve.plan.lookup import LookupResult
     from parsieve.plan.plan import Plan
@@ -58,6 +59,7 @@ __all__ = [
     "ParsieveError",
     "ParsieveWarning",
     "Plan",
+    "RemoteSpeed",
     "RewriteReport",
     "Skip",
     "StaleIndexError",
@@ -75,7 +77,9 @@ __all__ = [
     "open_filters",
     "open_table",
     "optimal_num_bytes",
+    "remote_speed",
     "scan_polars",
+    "set_remote_speed",
 ]
 
 # Tables need pyarrow, which takes longer to import than everything else, and no program needs all of parsieve. So each
@@ -90,6 +94,7 @@ _LATER = {
     "LookupResult": "plan.lookup",
     "Metrics": "observe.counters",
     "Plan": "plan.plan",
+    "RemoteSpeed": "io.remote_speed",
     "RewriteReport": "filters.report",
     "Skip": "plan.verdict",
     "Table": "table",
@@ -100,7 +105,9 @@ _LATER = {
     "metrics": "observe.counters",
     "open_filters": "filters.open",
     "open_table": "table",
+    "remote_speed": "io.remote_speed",
     "scan_polars": "integrations.polars.scan",
+    "set_remote_speed": "io.remote_speed",
 }
 
 

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from parsieve import _core
 from parsieve.errors import ConflictError
-from parsieve.io.sources import REQUESTS_AT_ONCE, Bytes, Range, open_source
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE
+from parsieve.io.sources import Bytes, Range, open_source
 from parsieve.observe import counters
 
 # Large enough to be worth a request, and small enough to stay in the processor's cache.

@@ -18,18 +18,14 @@ from parsieve.errors import ConflictError
 from parsieve.io import in_place
 from parsieve.io.fd import BINARY, version_token
 from parsieve.io.object_store import os_errors
+from parsieve.io.remote_speed import remote_speed
 
 Range = tuple[int, int]
 Bytes = bytes | bytearray | memoryview
 
-# Two ranges are read with one request if the gap between them is at most this long. An object store takes as long for
-# 64 KiB as for 32 bytes, but on a local disk, reading unneeded bytes costs more than another request.
-REMOTE_GAP = 64 * 1024
+# Two ranges are read with one request if the gap between them is at most this long: on a local disk, reading unneeded
+# bytes costs more than another request.
 LOCAL_GAP = 4 * 1024
-REQUESTS_AT_ONCE = 16
-# An object store sends about this many bytes in the time that it takes to answer one request: 25 ms at 80 MB/s. Reading
-# them at once, although some may not be needed, costs no more than a second round trip.
-ROUND_TRIP_BYTES = 2 << 20
 # Keys under which filesystems report the ETag of an object.
 ETAGS = ("ETag", "etag", "e_tag")
 
@@ -155,11 +151,11 @@ class LocalFile(Source):
 
 
 class _Remote(Source):
-    gap = REMOTE_GAP
     concurrent = True
-    round_trip_bytes = ROUND_TRIP_BYTES
 
     def __init__(self, filesystem: Any, path: str) -> None:
+        speed = remote_speed()
+        self.gap, self.round_trip_bytes = speed.gap, speed.round_trip_bytes
         self._filesystem = filesystem
         self._path = path
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from parsieve._core import ParsieveError, RowFile
 from parsieve.index.pages.reader import MapReader
 from parsieve.io.parallel import Workers, thread_count
-from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.lake.base import Lake, Slice
 from parsieve.lake.storage.pinned import changed_since
 from parsieve.observe.logs import ROWS

@@ -20,7 +20,8 @@ from parsieve.index.log.commit import BloomState
 from parsieve.index.log.parts import BrokenPartError, Part, Shelf
 from parsieve.io.parallel import map_in_threads
 from parsieve.io.ranges import RangeReader
-from parsieve.io.sources import REQUESTS_AT_ONCE, Source
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE
+from parsieve.io.sources import Source
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Location, Slice
 from parsieve.lake.slices import Slices, locations_and_tokens

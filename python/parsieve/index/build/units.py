@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from parsieve._core import ParsieveError
 from parsieve.index.scan.units import UNITS, Unit, UnitLayout
 from parsieve.io.parallel import map_in_threads
-from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.lake.base import Lake, Slice
 
 # The rows of a unit where row groups are cut.

@@ -16,7 +16,7 @@ from parsieve.index.log.commit import FORMAT
 from parsieve.index.log.parts import MAX_IDS, Part
 from parsieve.io import document
 from parsieve.io.parallel import map_in_threads
-from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import Location
 

@@ -18,11 +18,15 @@ class Drafts(Store):
 
     def __init__(self, store: Store) -> None:
         super().__init__()
-        self.gap = store.gap
         self._store = store
         self._names: builtins.list[str] = []
         # Whether a commit failed in a way that may have written the version, which then references the files.
         self._is_uncertain = False
+
+    @property
+    def gap(self) -> int:
+        """The longest gap between two ranges that are read with one request."""
+        return self._store.gap
 
     def __str__(self) -> str:
         return str(self._store)

@@ -20,7 +20,7 @@ from parsieve.errors import ConflictError
 from parsieve.index.log.parts import PAGES, MapPart, Part
 from parsieve.io.parallel import map_in_threads
 from parsieve.io.ranges import RangeReader
-from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import Lake, Location, Slice
 

@@ -18,7 +18,8 @@ from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.commit import MapState
 from parsieve.index.log.parts import MapPart
 from parsieve.io.parallel import map_in_threads, run_in_threads
-from parsieve.io.sources import REQUESTS_AT_ONCE, Range
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE
+from parsieve.io.sources import Range
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Location, Slice
 

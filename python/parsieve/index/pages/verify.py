@@ -12,7 +12,7 @@ from parsieve.index.log.parts import MapPart
 from parsieve.index.pages.build import WINDOW, try_read_map
 from parsieve.index.pages.reader import MapReader
 from parsieve.io.parallel import map_in_threads
-from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Lake, Slice, Snapshot
 

@@ -20,7 +20,7 @@ from parsieve.index.log.commit import ColumnState
 from parsieve.index.log.parts import BrokenPartError, Part
 from parsieve.index.sieve.query import Query
 from parsieve.io.parallel import map_in_threads
-from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Location, Slice
 from parsieve.lake.slices import Slices, locations_and_tokens

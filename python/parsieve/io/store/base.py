@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 from parsieve import _core
 from parsieve._core import UnsupportedError
 from parsieve.io.parallel import map_in_threads
-from parsieve.io.sources import LOCAL_GAP, REQUESTS_AT_ONCE, Range
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE
+from parsieve.io.sources import LOCAL_GAP, Range
 from parsieve.observe import counters
 
 # The chunk size for copying a local file into a store.
@@ -44,12 +45,15 @@ class Stored(NamedTuple):
 class Store(ABC):
     """A set of files by name. `requests` and `bytes_fetched` count its reads. Threads may share it."""
 
-    gap = LOCAL_GAP
-
     def __init__(self) -> None:
         self.requests = 0
         self.bytes_fetched = 0
         self._lock = threading.Lock()
+
+    @property
+    def gap(self) -> int:
+        """The longest gap between two ranges that are read with one request."""
+        return LOCAL_GAP
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process needs to access the same files."""

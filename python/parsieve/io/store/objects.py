@@ -8,14 +8,17 @@ from typing import Any
 
 from parsieve._core import UnsupportedError
 from parsieve.io.object_store import os_errors
-from parsieve.io.sources import REMOTE_GAP
+from parsieve.io.remote_speed import remote_speed
 from parsieve.io.store.base import Data, Store, Stored, chunks_of
 
 
 class ObjectStore(Store):
     """A folder in a bucket, accessed through an obstore store."""
 
-    gap = REMOTE_GAP
+    @property
+    def gap(self) -> int:
+        """The longest gap between two ranges that are read with one request."""
+        return remote_speed().gap
 
     def __init__(self, store: Any, prefix: str = "", name: str | None = None) -> None:
         super().__init__()

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
 from parsieve._core import UnsupportedError
-from parsieve.io.sources import REMOTE_GAP, open_source
+from parsieve.io.remote_speed import remote_speed
+from parsieve.io.sources import open_source
 from parsieve.io.store.base import Data, Store, Stored
 
 
@@ -23,7 +24,10 @@ class _File(NamedTuple):
 class MountedStore(Store):
     """A folder of a filesystem, read-only."""
 
-    gap = REMOTE_GAP
+    @property
+    def gap(self) -> int:
+        """The longest gap between two ranges that are read with one request."""
+        return remote_speed().gap
 
     def __init__(self, filesystem: Any, folder: str, name: str | None = None, why: str | None = None) -> None:
         super().__init__()

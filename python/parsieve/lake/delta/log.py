@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 
 from parsieve._core import FormatError, UnsupportedError
-from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.lake.delta.files import Key, LogFiles, NewFiles
 from parsieve.lake.rows.file_rows import foreign
 from parsieve.lake.storage.storage import Storage

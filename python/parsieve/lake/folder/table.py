@@ -18,7 +18,7 @@ import pyarrow.types as pt
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.io.index_location import BELOW, Places
-from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot
 from parsieve.lake.folder import hive
 from parsieve.lake.folder.slices import FolderSlices

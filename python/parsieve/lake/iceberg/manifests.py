@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve._core import FormatError, UnsupportedError
-from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 
 _COUNTS = pa.map_(pa.int32(), pa.int64())
 _BOUNDS = pa.map_(pa.int32(), pa.binary())

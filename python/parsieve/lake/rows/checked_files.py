@@ -20,7 +20,7 @@ import pyarrow.dataset as pads
 from pyarrow import fs
 
 from parsieve.errors import ConflictError
-from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.lake.rows.arrow_scan import ScanFile, guarantee, is_exact, names_floats, without_dictionaries
 from parsieve.lake.rows.file_rows import FileRows, foreign
 from parsieve.lake.storage.pinned import ATTEMPTS, FAILURES, HELD_BYTES, Pinned, changed_since

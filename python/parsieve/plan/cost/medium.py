@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeVar
 
-from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE, RemoteSpeed, remote_speed
 from parsieve.lake.base import Lake, Slice
 
 # For fewer local files than this, starting threads takes longer than reading one by one.
@@ -45,16 +46,21 @@ class Medium:
 
 # Measured: docs/design/cost-model.md.
 LOCAL = Medium(footer=0.0002, filters=0.0002, opening=0.0002, throughput=400e6, at_once=1)
-REMOTE = Medium(footer=0.060, filters=0.090, opening=0.004, throughput=100e6, at_once=16)
+
+
+@cache
+def _remote(speed: RemoteSpeed) -> Medium:
+    footer, filters = 2 * speed.latency, 3 * speed.latency
+    return Medium(footer, filters, opening=0.004, throughput=speed.throughput, at_once=REQUESTS_AT_ONCE)
 
 
 def medium_of(lake: Lake, piece: Slice) -> Medium:
     """Return the kind of storage that a slice's base file is on, without opening it."""
     storage = getattr(lake, "_storage", None)
     if storage is not None:
-        return LOCAL if storage.is_local else REMOTE
+        return LOCAL if storage.is_local else _remote(remote_speed())
     path = piece.path or lake.uri
-    return REMOTE if "://" in path and not path.startswith("file://") else LOCAL
+    return _remote(remote_speed()) if "://" in path and not path.startswith("file://") else LOCAL
 
 
 def read_all(read: Callable[[Item], Answer], items: Sequence[Item], medium: Medium) -> list[Answer]:

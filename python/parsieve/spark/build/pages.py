@@ -9,7 +9,7 @@ from typing import Any
 from parsieve._core import FileMap
 from parsieve.index.pages.build import try_read_map
 from parsieve.io.parallel import map_in_threads
-from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.lake.base import Lake, Slice
 from parsieve.spark.runtime import executors
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from parsieve import _core
 from parsieve.index.scan.runs import Gathered
 from parsieve.io.parallel import map_in_threads, run_in_threads
-from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.io.store.base import Store, unique
 
 # The folder of segments. Garbage collection removes the runs that a killed build leaves there.

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.io.ranges import RangeReader
-from parsieve.io.sources import REQUESTS_AT_ONCE
+from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.lake.base import AsOf, Lake, Slice, Snapshot
 from parsieve.plan.open_table import OpenTable
 from parsieve.plan.record import PlanRecord
