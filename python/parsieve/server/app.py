@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from starlette.routing import Route
 
 PLANNING = {"scan-planning-mode": "server"}
+CLIENT_PLANNING = {"scan-planning-mode": "client"}
 _TABLE = "/v1/namespaces/{namespace}/tables/{table}"
 # The endpoints as the protocol names them, and the methods of `_Catalog` that answer them.
 _ENDPOINTS = (

@@ -6,7 +6,7 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Any
 
-from parsieve.server.app import PLANNING, open_routes
+from parsieve.server.app import CLIENT_PLANNING, PLANNING, open_routes
 from parsieve.server.gate import Gate, json_response
 from parsieve.server.metrics import Requests
 from parsieve.server.plan_store import PlanStore
@@ -85,7 +85,8 @@ class _Service:
         """Return a table or the configuration, and tell the client to let the server plan."""
         document = self._catalog.json(_target(request, path), request.headers)
         if is_table:
-            return document | {"config": document.get("config", {}) | PLANNING}
+            mode = PLANNING if self._catalog.storage_rights(document) is not None else CLIENT_PLANNING
+            return document | {"config": document.get("config", {}) | mode}
         # A client must not be sent to the upstream catalog.
         settings = {
             name: {key: value for key, value in document.get(name, {}).items() if key != "uri"}

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from parsieve.server.protocol.errors import too_busy
+from parsieve.server.protocol.errors import too_busy, unsupported
 
 # Headers that belong to one connection.
 _PER_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"}
 _PER_HOP |= {"proxy-authenticate", "proxy-authorization"}
 # Headers that describe the body of the plan request, or allow an answer without the table.
 _OF_THE_REQUEST = {"content-type", "content-encoding", "accept-encoding", "if-none-match", "idempotency-key"}
+
+# Settings of Iceberg clients that are credentials for object stores.
+_CREDENTIAL = re.compile(
+    r"(s3|client|gcs|adls|oss)\..*(access-key|secret|token|account-key|connection-string|credential)"
+)
 
 
 @dataclass(frozen=True)
@@ -38,9 +44,11 @@ class UpstreamError(Exception):
 class RestCatalog:
     """Forwards requests to a REST catalog. Threads may share it."""
 
-    def __init__(self, uri: str, seconds: float) -> None:
+    def __init__(self, uri: str, seconds: float, *, own_storage: bool = False) -> None:
+        """Open a catalog. With `own_storage`, the server reads manifests even if the catalog returns no credentials."""
         self._uri = uri.rstrip("/")
         self._seconds = seconds
+        self._own_storage = own_storage
 
     def forward(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Send a request on as it is, and return the answer as it is."""
@@ -63,15 +71,27 @@ class RestCatalog:
         from pyiceberg.table import Table
 
         document = self.json(target, headers)
+        rights = self.storage_rights(document)
+        if rights is None:
+            raise unsupported(
+                "the catalog returned no storage credentials for this table, so the server may not read its manifests; "
+                "let the client plan, or start the server with --own-storage"
+            )
         loaded = TableResponse.model_validate(document)
-        # Not the table's properties: their writers must not choose the server's endpoints and classes.
-        rights = {name: value for name, value in loaded.config.items() if name != "py-io-impl"}
-        for credential in sorted(loaded.storage_credentials, key=lambda one: len(one.prefix)):
-            if loaded.metadata.location.startswith(credential.prefix):
-                rights |= credential.config
         location = str(loaded.metadata_location)
         io = load_file_io(rights, location)
         return _digest(headers, rights), Table((target,), loaded.metadata, location, io, None)  # type: ignore[arg-type]
+
+    def storage_rights(self, document: Mapping[str, Any]) -> dict[str, str] | None:
+        """Return the caller's settings for the storage of a loaded table, or None if the server must not read it."""
+        location = document.get("metadata", {}).get("location", "")
+        # Not the table's properties: their writers must not choose the server's endpoints and classes.
+        rights = {name: value for name, value in document.get("config", {}).items() if name != "py-io-impl"}
+        for credential in sorted(document.get("storage-credentials") or (), key=lambda one: len(one["prefix"])):
+            if location.startswith(credential["prefix"]):
+                rights |= credential["config"]
+        is_local = "://" not in location or location.startswith("file://")
+        return rights if is_local or self._own_storage or any(map(_CREDENTIAL.match, rights)) else None
 
     def _send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Any:
         import requests

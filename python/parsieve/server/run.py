@@ -29,7 +29,13 @@ class Listening:
 
 
 def serve(
-    catalog_uri: str, listening: Listening, *, token: str | None, name: str = "default", options: dict[str, str]
+    catalog_uri: str,
+    listening: Listening,
+    *,
+    token: str | None,
+    name: str = "default",
+    options: dict[str, str],
+    own_storage: bool = False,
 ) -> None:
     """Serve a catalog until a signal stops the process.
 
@@ -39,6 +45,7 @@ def serve(
         token: The token that requests need. None lets everyone in, which only servers on this machine may do.
         name: The catalog's name in its database.
         options: Further properties of the catalog for pyiceberg.
+        own_storage: Whether to read manifests with the server's own credentials if a REST catalog returns none.
     """
     uvicorn = _uvicorn()
     is_rest = catalog_uri.startswith(("http://", "https://"))
@@ -51,7 +58,7 @@ def serve(
     if (listening.tls_cert is None) != (listening.tls_key is None):
         raise ValueError("TLS needs both --tls-cert and --tls-key")
     app = (
-        rest_app(RestCatalog(catalog_uri, listening.limits.seconds), listening.limits)
+        rest_app(RestCatalog(catalog_uri, listening.limits.seconds, own_storage=own_storage), listening.limits)
         if is_rest
         else local_app(LocalCatalog(_catalog(catalog_uri, name, options)), listening.limits, token)
     )

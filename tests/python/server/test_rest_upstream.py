@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import pyarrow as pa
 import pytest
 import requests
 from pyiceberg.exceptions import ForbiddenError
+from starlette.applications import Starlette
 from starlette.responses import JSONResponse
+from starlette.routing import Route
 from support.serving import client, running, sql_catalog
 
 import parsieve as ps
@@ -84,6 +87,49 @@ def test_plans_of_others_are_out_of_reach(upstream: tuple[Guarded, str]) -> None
     # Not even through a table that bob may read.
     other = requests.post(f"{uri}{_SECRET[:-6]}orders/tasks", json=tasks, headers=bob, timeout=60)
     assert other.status_code == 404
+
+
+def _in_object_store(inner: str, config: dict[str, str]) -> Any:
+    """Return a catalog that says that the tables of another one are in an object store."""
+
+    async def answer(request: Any) -> JSONResponse:
+        response = await asyncio.to_thread(requests.get, inner + request.url.path, timeout=60)
+        document = response.json()
+        document["metadata"]["location"] = "s3://bucket/orders"
+        return JSONResponse(document | {"config": config})
+
+    return Starlette(routes=[Route("/{path:path}", answer, methods=["GET"])])
+
+
+@pytest.mark.parametrize(
+    ("config", "own_storage", "plans"),
+    [
+        ({}, False, False),
+        ({"s3.region": "eu-west-1", "token": "of-the-catalog"}, False, False),
+        ({"s3.access-key-id": "a", "s3.secret-access-key": "b"}, False, True),
+        ({}, True, True),
+    ],
+)
+def test_the_server_reads_no_storage_by_its_own_rights(
+    tmp_path: Path, config: dict[str, str], own_storage: bool, plans: bool
+) -> None:
+    catalog = sql_catalog(tmp_path)
+    catalog.create_table("shop.orders", schema=pa.schema({"id": pa.int64()}))
+    with (
+        running(local_app(LocalCatalog(catalog), Limits())) as inner,
+        running(_in_object_store(inner, config)) as upstream,
+        running(rest_app(RestCatalog(upstream, 60, own_storage=own_storage), Limits())) as uri,
+    ):
+        table = f"{uri}/v1/namespaces/shop/tables/orders"
+        loaded = requests.get(table, timeout=60).json()
+        planned = requests.post(f"{table}/plan", json={}, timeout=60)
+    assert loaded["config"]["scan-planning-mode"] == ("server" if plans else "client")
+    if plans:
+        assert planned.json()["status"] == "completed"
+    else:
+        assert planned.status_code == 406
+        assert "--own-storage" in planned.json()["error"]["message"]
+    catalog.close()
 
 
 def test_other_requests_are_forwarded(upstream: tuple[Guarded, str]) -> None:

@@ -25,6 +25,11 @@ def add_command(commands: Commands) -> None:
     serve.add_argument("--token-file", metavar="FILE", help="a file with the bearer token that requests need")
     serve.add_argument("--tls-cert", metavar="FILE", help="a certificate: listen with TLS")
     serve.add_argument("--tls-key", metavar="FILE", help="the private key of the certificate")
+    serve.add_argument(
+        "--own-storage",
+        action="store_true",
+        help="read manifests with the server's own credentials if a REST catalog returns none to the caller",
+    )
     serve.add_argument("--property", metavar="NAME=VALUE", action="append", default=[], help="for pyiceberg's catalog")
     serve.add_argument(
         "--most-body", metavar="SIZE", type=size_of, default=4 << 20, help="of a request (default: 4MiB)"
@@ -41,7 +46,14 @@ def _serve(options: argparse.Namespace) -> int:
     listening = Listening(options.host, options.port, options.tls_cert, options.tls_key, limits)
     token = None if options.token_file is None else read_token(options.token_file)
     properties = dict(_property(text) for text in options.property)
-    serve(options.catalog, listening, token=token, name=options.name, options=properties)
+    serve(
+        options.catalog,
+        listening,
+        token=token,
+        name=options.name,
+        options=properties,
+        own_storage=options.own_storage,
+    )
     return 0
 
 
