@@ -16,6 +16,7 @@ from parsieve.plan.evidence.questions import Among, ask, leaves
 from parsieve.plan.lookup import LookupResult, look_up
 from parsieve.plan.make import PlanOptions, check_arguments, refuse_stale, report_unknown
 from parsieve.plan.open_table import OpenTable
+from parsieve.plan.order.ordered_plan import Order, OrderedPlan
 from parsieve.plan.pickling import restore_table, table_state
 from parsieve.plan.plan import Plan
 from parsieve.predicate.bind import bind
@@ -75,6 +76,10 @@ class Table(IndexedTable):
         stale: Literal["keep", "error"] = "keep",
         params: Params | None = None,
         on_unknown: Literal["warn", "error", "ignore"] = "warn",
+        order_by: str | Sequence[str] | None = None,
+        descending: bool = False,
+        nulls: Literal["first", "last"] = "last",
+        limit: int | None = None,
     ) -> Plan:
         """Find the files and row groups that can contain a row for which `where` is true.
 
@@ -94,7 +99,13 @@ class Table(IndexedTable):
             params: The values of `?` in SQL text, as a list, or of `:name`, as a dict.
             on_unknown: What to do if parsieve does not understand a part of `where`, which then skips no file. "warn"
                 emits a `ParsieveWarning` that says how to write it, "error" raises `UnsupportedError`, "ignore" does
-                neither.
+                neither. A plan with a `limit` always raises.
+            order_by: The column that rows are sorted by. `files` are then in the order to read them, so that reading
+                may stop early. A field of a struct is a dotted name, or a list of names.
+            descending: Whether the greatest values come first. NaN is greater than all numbers.
+            nulls: Whether nulls come "first" or "last", in both directions. The default is "last", as in DuckDB; Polars
+                has nulls first.
+            limit: The number of rows to return. Only as many files are read as needed.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -110,9 +121,14 @@ class Table(IndexedTable):
         if stale not in ("keep", "error"):
             raise ValueError(f'stale is "keep" or "error", not {stale!r}')
         check_arguments(as_of, on_unknown)
+        order = Order(order_by, limit, descending=descending, nulls=nulls)
         snapshot = self.opened.snapshot(as_of)
         bound = bind(where, snapshot.schema, keys=keys, timezone=timezone, params=params)
-        plan = self.opened.plan(bound, snapshot, PlanOptions(row_groups))
+        options = PlanOptions(row_groups)
+        if order.is_given:
+            plan: Plan = OrderedPlan.of(self.opened, snapshot, bound, options, order)
+        else:
+            plan = self.opened.plan(bound, snapshot, options)
         report_unknown(bound, on_unknown)
         if stale == "error":
             refuse_stale(plan.record, not self.opened.index.is_empty)

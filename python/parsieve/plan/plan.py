@@ -165,12 +165,12 @@ class Plan:
         1
         """
         with foreign(self.record.lake.uri):
-            yield from _Matches.of(self.record).reader(columns, threads=threads)
+            yield from MatchingRows.of(self.record).reader(columns, threads=threads)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the matching rows as an Arrow C stream, cast to `requested_schema` if it is given."""
         with foreign(self.record.lake.uri):
-            reader = _Matches.of(self.record).reader(None)
+            reader = MatchingRows.of(self.record).reader(None)
         # Outside of `foreign`: an error of the consumer's schema is not an error of the table.
         return reader.__arrow_c_stream__(requested_schema)
 
@@ -191,7 +191,7 @@ class Plan:
         ['b']
         """
         with foreign(self.record.lake.uri):
-            return _Matches.of(self.record).reader(columns, hold=True, threads=threads).read_all()
+            return MatchingRows.of(self.record).reader(columns, hold=True, threads=threads).read_all()
 
     def to_dataset(self) -> pads.Dataset:
         """Return a pyarrow dataset of the kept files and row groups that yields the matching rows.
@@ -273,10 +273,11 @@ class Plan:
         return f"<parsieve.Plan of {self.record.expr}: {files}{doubt}>"
 
 
-class _Matches(Matches):
-    """The matching rows. They need the modules of engines only if a file cannot be read page by page."""
+class MatchingRows(Matches):
+    """The matching rows of a plan. They need the modules of engines only if a file cannot be read page by page."""
 
     def scan(self, output: list[str], hold: bool) -> pa.RecordBatchReader:
+        """Return the rows as a stream, decoded by pyarrow."""
         from parsieve.plan.results.engines import Rows
 
         return self.of_kind(Rows).scan(output, hold)

@@ -38,6 +38,10 @@ Need = tuple[PartKind, int, int, int, int]
 # The rows of each row group; then for each unit its row group, its first row in the file, and its number of rows.
 UnitRanges = tuple[list[int], list[tuple[int, int, int]]]
 
+# The least and greatest key of a unit, as bytes that sort like the keys; whether they are exact; the numbers of keys,
+# nulls and NaNs; and whether there may be other rows.
+UnitStatistics = tuple[bytes | None, bytes | None, bool, int, int, int, bool]
+
 
 class Answer(NamedTuple):
     """The slices and units that may match a query, sorted. The arrays have one entry for each unit."""
@@ -205,6 +209,17 @@ class ColumnReader:
         columns = timeline.unit_columns(ids)
         self._limit_cache()
         return columns
+
+    def unit_statistics(self, ids: pa.UInt32Array) -> list[list[UnitStatistics] | None]:
+        """Return for each id the statistics of its units, or None if they are unknown."""
+        timeline = self.timeline
+        if timeline is None or isinstance(timeline, _core.SieveTimeline):
+            return [None] * len(ids)
+        while needs := timeline.needs_units(ids):
+            self._load(timeline, needs)
+        statistics = timeline.unit_statistics(ids)
+        self._limit_cache()
+        return statistics
 
     def load_all_units(self) -> None:
         """Load all unit pages, and record the damaged ones."""

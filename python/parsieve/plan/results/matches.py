@@ -15,7 +15,7 @@ from parsieve.plan.record import PlanRecord
 from parsieve.plan.results.observed import observed
 from parsieve.plan.results.reading import choose_reading
 from parsieve.predicate.column_names import column_name
-from parsieve.predicate.expr import Always, Expr
+from parsieve.predicate.expr import Always, And, Expr
 from parsieve.predicate.normalize import normalize
 from parsieve.reader.request import Candidates, ReadRequest
 from parsieve.reader.table import TableReader
@@ -42,14 +42,18 @@ class Matches(ABC):
         self._candidates = candidates
 
     @classmethod
-    def of(cls, record: PlanRecord, numbers: Sequence[int] | None = None) -> Self:
-        """Return the rows of some kept files of a plan by their numbers, or of all of them."""
+    def of(cls, record: PlanRecord, numbers: Sequence[int] | None = None, condition: Expr | None = None) -> Self:
+        """Return the rows of some kept files of a plan by their numbers, or of all of them.
+
+        With a `condition`, return only the rows for which it is true as well.
+        """
         numbers = record.kept if numbers is None else numbers
         candidates = [
             Candidates(file_slice, record.row_ranges.get(number), record.groups_to_read(number))
             for number, file_slice in zip(numbers, record.slices(numbers), strict=True)
         ]
-        rows = cls(record.lake, record.snapshot, record.expr, candidates)
+        expr = record.expr if condition is None else And((record.expr, condition))
+        rows = cls(record.lake, record.snapshot, expr, candidates)
         rows.are_few = choose_reading(record).for_engines
         rows.pages = record.pages
         return rows

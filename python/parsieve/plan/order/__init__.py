@@ -1,0 +1,1 @@
+"""Plans of the first rows in an order."""

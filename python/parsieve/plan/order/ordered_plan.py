@@ -1,0 +1,202 @@
+"""A plan of the first rows in an order."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from parsieve._core import UnsupportedError
+from parsieve.lake.rows.file_rows import foreign
+from parsieve.plan.make import PlanOptions
+from parsieve.plan.order.first_rows import FirstRows
+from parsieve.plan.order.ordering import Nulls, Ordering
+from parsieve.plan.order.ranking import Ranking, rank
+from parsieve.plan.plan import Plan
+from parsieve.predicate.bind import BoundPredicate
+from parsieve.predicate.builder import explain_unknown
+from parsieve.predicate.column_names import ColumnNames
+from parsieve.predicate.expr import And, Expr
+from parsieve.wording import count
+
+if TYPE_CHECKING:
+    import duckdb
+    import polars as pl
+    import pyarrow.dataset as pads
+    from pyspark.sql import DataFrame, SparkSession
+
+    from parsieve.lake.base import Snapshot
+    from parsieve.plan.open_table import OpenTable
+    from parsieve.plan.record import PlanRecord
+
+
+class OrderedPlan(Plan):
+    """A plan of the first rows in an order: `Table.plan` with `order_by` or `limit`.
+
+    `files` are all files that can contain a match, in the order to read them. Reading stops when no other file can hold
+    one of the first rows.
+    """
+
+    def __init__(self, record: PlanRecord, ordering: Ordering | None, limit: int | None, ranking: Ranking) -> None:
+        super().__init__(record)
+        self.ordering = ordering
+        self.limit = limit
+        self.ranking = ranking
+        # What plans need. A pickled copy has none, and reads all candidates.
+        self._table: OpenTable | None = None
+        self._options = PlanOptions()
+
+    @classmethod
+    def of(
+        cls, table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, options: PlanOptions, order: Order
+    ) -> OrderedPlan:
+        """Plan a predicate, and rank the kept files."""
+        if order.limit is not None and bound.unknown:
+            parts = "; ".join(dict.fromkeys(explain_unknown(part) for part in bound.unknown))
+            raise UnsupportedError(f"a plan with a limit must know which rows match, but {parts}")
+        ordering = order.resolved(snapshot.schema)
+        record = table.plan(bound, snapshot, options).record
+        if ordering is None:
+            ranking = Ranking(record.kept, "", 0)
+        else:
+            view = table.view(snapshot)[0] if options.use_index else None
+            ranking = rank(table, view, record, ordering, footers=options.row_groups is not False)
+        plan = cls(record, ordering, order.limit, ranking)
+        plan._table, plan._options = table, options
+        return plan
+
+    def __getstate__(self) -> dict[str, Any]:
+        more = {"ordering": self.ordering, "limit": self.limit, "ranking": self.ranking}
+        return super().__getstate__() | {"order": more}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        order = state.pop("order")
+        super().__setstate__(state)
+        self.__dict__.update(order)
+        self._table, self._options = None, PlanOptions()
+
+    @cached_property
+    def files(self) -> list[str]:
+        """The paths or URIs of all files that can contain a match, in the order to read them."""
+        paths = self.record.paths()
+        return [paths[number] for number in self.ranking.numbers if number in paths]
+
+    def explain(self) -> str:
+        """Explain the plan, and the order of its files."""
+        return "\n".join([super().explain(), *self._explained()])
+
+    def _explained(self) -> list[str]:
+        first = "all rows" if self.limit is None else f"the first {count(self.limit, 'row')}"
+        if self.ordering is None:
+            return [f"order: none; reading stops after {first}"]
+        lines = [f"order: {self.ordering}; {first}"]
+        if self.record.kept:
+            lines.append(f"  files are read in the order of {self.ranking.source}")
+        if self.ranking.unknown:
+            unknown = count(self.ranking.unknown, "file")
+            lines.append(f"  {unknown} without bounds of {self.ordering.column} must be read first")
+        return lines
+
+    def first_rows(self) -> FirstRows:
+        """Return the reader of the rows."""
+        return FirstRows(self.record, self.ranking.numbers, self.ordering, self.limit, self._narrower())
+
+    def _narrower(self) -> Any:
+        table, options = self._table, self._options
+        if table is None:
+            return None
+
+        def narrow(condition: Expr) -> PlanRecord:
+            bound = BoundPredicate(And((self.record.expr, condition)))
+            return table.plan(bound, self.record.snapshot, options).record
+
+        return narrow
+
+    def to_arrow(self, columns: Sequence[str] | None = None, *, threads: int | None = None) -> pa.Table:
+        """Read the first rows in the order, with the given columns (None: all). Rows with equal values have no order.
+
+        Files are read in the order of `files`, a few at a time. After each step, the table is planned again for rows
+        that come before the last of the first rows. When no file is left, reading stops.
+        """
+        with foreign(self.record.lake.uri):
+            return self.first_rows().read(columns, threads)
+
+    def to_batches(
+        self, columns: Sequence[str] | None = None, *, threads: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Iterate over the first rows as record batches, once all of them are read."""
+        yield from self.to_arrow(columns, threads=threads).to_batches()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the first rows as an Arrow C stream, cast to `requested_schema` if it is given."""
+        stream: object = self.to_arrow().__arrow_c_stream__(requested_schema)
+        return stream
+
+    def to_dataset(self) -> pads.Dataset:
+        """Read the first rows, and return them as a pyarrow dataset in memory."""
+        import pyarrow.dataset as pads
+
+        return pads.dataset(self.to_arrow())
+
+    def to_polars(self) -> pl.LazyFrame:
+        """Read the first rows, and return them as a LazyFrame."""
+        import polars as pl
+
+        return pl.DataFrame(self.to_arrow()).lazy()
+
+    def to_duckdb(self, con: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """Read the first rows, and return them as a relation of a DuckDB connection (None: the default one)."""
+        import duckdb
+
+        connection = duckdb if con is None else con
+        relation: duckdb.DuckDBPyRelation = connection.from_arrow(self.to_arrow())
+        return relation
+
+    def to_spark(self, spark: SparkSession, name: str | None = None) -> DataFrame:
+        """Return the first rows as a Spark DataFrame. Spark reads all candidates, and sorts them."""
+        from pyspark.sql import functions as f
+
+        frame = super().to_spark(spark, name)
+        if self.ordering is not None:
+            column = f.col(".".join(f"`{part.replace('`', '``')}`" for part in self.ordering.column.path))
+            direction = "desc" if self.ordering.descending else "asc"
+            frame = frame.orderBy(getattr(column, f"{direction}_nulls_{self.ordering.nulls}")())
+        return frame if self.limit is None else frame.limit(self.limit)
+
+    def __repr__(self) -> str:
+        first = "" if self.limit is None else f", the first {count(self.limit, 'row')}"
+        order = "" if self.ordering is None else f" by {self.ordering}"
+        return f"{super().__repr__()[:-1]}{first}{order}>"
+
+
+class Order:
+    """The arguments of `Table.plan` about the order of rows."""
+
+    def __init__(
+        self, order_by: str | Sequence[str] | None, limit: int | None, *, descending: bool, nulls: Nulls
+    ) -> None:
+        if nulls not in ("first", "last"):
+            raise ValueError(f'nulls is "first" or "last", not {nulls!r}')
+        if limit is not None and operator.index(limit) < 0:
+            raise ValueError(f"limit is a number of rows, not {limit!r}")
+        if order_by is None and (descending or nulls != "last"):
+            raise ValueError("descending and nulls need a column: pass order_by")
+        self._order_by = order_by
+        self._descending = descending
+        self._nulls: Nulls = nulls
+        self.limit = None if limit is None else operator.index(limit)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether a plan has an order or a limit."""
+        return self._order_by is not None or self.limit is not None
+
+    def resolved(self, schema: pa.Schema) -> Ordering | None:
+        """Return the order of a column of the table, or None if there is only a limit."""
+        if self._order_by is None:
+            return None
+        parts = [self._order_by] if isinstance(self._order_by, str) else list(self._order_by)
+        return Ordering(ColumnNames(schema).find(parts), self._descending, self._nulls)

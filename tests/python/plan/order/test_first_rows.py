@@ -1,0 +1,181 @@
+"""The first rows in an order are those of a full scan, sorted by Python, on random tables of every format."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import pickle
+import random
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support import formats, frame_queries
+
+import parsieve as ps
+from parsieve._core import UnsupportedError
+from parsieve.plan.order.ordered_plan import OrderedPlan
+
+_WHERE = [None, "number = 2", "number > 3 OR text = 'ab'", "id % 1 = 0 AND number = 1", "id BETWEEN 40 AND 90", "flag"]
+
+
+def rank_of(value: Any, descending: bool, nulls: str) -> tuple[int, Any]:
+    """Return a key that sorts values as the plan does."""
+    if value is None:
+        return (0 if nulls == "first" else 3), 0
+    if isinstance(value, float) and math.isnan(value):
+        return (1 if descending else 2), 0
+    place = 2 if descending else 1
+    if isinstance(value, str):
+        value = [-byte for byte in value.encode()] + [1] if descending else list(value.encode())
+        return place, value
+    if isinstance(value, dt.datetime):
+        value = value.timestamp()
+    if isinstance(value, dt.date):
+        value = value.toordinal()
+    return place, -value if descending else value
+
+
+def check(
+    table: ps.Table, where: str | None, column: str, descending: bool, nulls: Any, limit: int | None
+) -> OrderedPlan:
+    """Compare the rows of a plan with those of a full scan."""
+    everything = table.plan(where, on_unknown="ignore").to_arrow()
+    plan = table.plan(where, order_by=column, descending=descending, nulls=nulls, limit=limit)
+    rows = plan.to_arrow()
+    keys = [rank_of(value, descending, nulls) for value in everything[column].to_pylist()]
+    actual = [rank_of(value, descending, nulls) for value in rows[column].to_pylist()]
+    assert actual == sorted(keys)[:limit], (where, column, descending, nulls, limit)
+    assert rows.schema.equals(everything.schema)
+    # Each row is a row of the table.
+    assert Counter(map(repr, rows.to_pylist())) <= Counter(map(repr, everything.to_pylist()))
+    assert isinstance(plan, OrderedPlan)
+    return plan
+
+
+@pytest.mark.parametrize("format_", formats.FORMATS)
+@pytest.mark.parametrize("indexed", [(), ("id", "number", "text", "time", "real"), ("time",)])
+def test_rows_are_those_of_a_full_scan(tmp_path: Path, format_: str, indexed: tuple[str, ...]) -> None:
+    random_ = random.Random(f"{format_} {indexed}")
+    table = ps.Table(formats.FORMATS[format_](tmp_path / "t", frame_queries.random_files(random_, 8), 10))
+    if indexed:
+        table.build_index(list(indexed), unit=random_.choice(("file", "row_group")), progress=False)
+    where = [where for where in _WHERE if where is None or "%" not in where]
+    for _ in range(60):
+        column = random_.choice(["id", "number", "real", "text", "flag", "time", "day"])
+        descending, nulls = random_.random() < 0.5, random_.choice(["first", "last"])
+        check(table, random_.choice(where), column, descending, nulls, random_.choice([1, 2, 3, 10, 50, 1000]))
+
+
+VALUES: dict[pa.DataType, list[Any]] = {
+    pa.uint64(): [2**64 - 1, 0, 2**63, 5],
+    pa.int8(): [-128, 127, 0, -1],
+    pa.float32(): [math.nan, -0.0, 0.0, math.inf, -math.inf, 1.5],
+    pa.float16(): [math.nan, -0.0, 1.5, -2.0],
+    pa.decimal128(20, 2): [
+        Decimal("-1.50"),
+        Decimal("7.25"),
+        Decimal("0.00"),
+        Decimal("1e9").quantize(Decimal("0.01")),
+    ],
+    pa.timestamp("ns"): [0, 1, -1, 10**18],
+    pa.timestamp("ms", "Europe/Berlin"): [0, 1, -1, 10**12],
+    pa.time64("us"): [dt.time(1), dt.time(23, 59, 59, 999_999), dt.time(0)],
+    pa.date64(): [dt.date(1969, 12, 31), dt.date(2026, 1, 1)],
+    pa.binary(): [b"", b"\xff", b"\xff\xff", b"a"],
+    pa.large_string(): ["", "ä", "a\u0301", "z", "𝄞", "\uffff"],
+    pa.binary(2): [b"\x00\xff", b"\xff\x00", b"ab"],
+    pa.dictionary(pa.int32(), pa.string()): ["b", "a", "", "zz"],
+}
+
+
+@pytest.mark.parametrize("kind", VALUES, ids=str)
+@pytest.mark.parametrize("indexed", [False, True], ids=["plain", "indexed"])
+def test_values_of_every_type(tmp_path: Path, kind: pa.DataType, indexed: bool) -> None:
+    random_ = random.Random(str(kind))
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    folder = tmp_path / "t"
+    folder.mkdir()
+    for part in range(6):
+        drawn = [random_.choice([*VALUES[kind], None]) for _ in range(20)]
+        column = pa.array(drawn, plain)
+        rows = pa.table({"x": column.dictionary_encode() if plain != kind else column, "n": range(20)})
+        pq.write_table(rows, folder / f"{part}.parquet", row_group_size=7, write_statistics=part != 3)
+    table = ps.open_table(str(folder))
+    if indexed:
+        table.build_index("x", kind="sieve" if plain != pa.float16() else "auto", progress=False)
+    everything = table.plan().to_arrow()
+    for descending in (False, True):
+        for nulls in ("first", "last"):
+            for limit in (1, 7, 40, 200):
+                plan = table.plan(order_by="x", descending=descending, nulls=nulls, limit=limit)
+                rows = plan.to_arrow()
+                assert isinstance(plan, OrderedPlan) and plan.ordering is not None
+                order = plan.ordering
+                expected = everything.take(order.sort(order.values(everything))[:limit])
+                actual, wanted = ([comparable(value) for value in some["x"].to_pylist()] for some in (rows, expected))
+                assert actual == wanted
+
+
+def comparable(value: Any) -> Any:
+    """Return a value that is equal to itself, also for NaN."""
+    return "nan" if isinstance(value, float) and math.isnan(value) else value
+
+
+def test_only_the_files_that_can_hold_the_first_rows_are_read(tmp_path: Path) -> None:
+    for part in range(50):
+        rows = {"at": range(part * 100, part * 100 + 100), "user": [number % 7 for number in range(100)]}
+        pq.write_table(pa.table(rows), tmp_path / f"{part:02}.parquet")
+    table = ps.open_table(str(tmp_path))
+    plan = table.plan("user = 3", order_by="at", descending=True, limit=10)
+    assert isinstance(plan, OrderedPlan)
+    assert [Path(path).stem for path in plan.files[:3]] == ["49", "48", "47"]
+    rows = plan.first_rows()
+    assert rows.read(["user"], None).num_rows == 10
+    assert rows.files_read == 2
+    assert "order: at descending, nulls last; the first 10 rows" in plan.explain()
+    # A limit without an order stops after any rows.
+    some = table.plan("user = 3", limit=5)
+    assert isinstance(some, OrderedPlan)
+    reader = some.first_rows()
+    assert reader.read(None, None)["user"].to_pylist() == [3] * 5
+    assert reader.files_read == 2
+
+
+def test_every_method_returns_the_same_rows(tmp_path: Path) -> None:
+    for part in range(4):
+        pq.write_table(
+            pa.table({"at": [part, part + 10, None], "s": [{"n": part}, None, {"n": -part}]}),
+            tmp_path / f"{part}.parquet",
+        )
+    plan = ps.open_table(str(tmp_path)).plan(order_by="at", descending=True, limit=3)
+    expected = [13, 12, 11]
+    assert plan.to_arrow()["at"].to_pylist() == expected
+    assert [value for batch in plan.to_batches() for value in batch["at"].to_pylist()] == expected
+    assert pa.table(plan)["at"].to_pylist() == expected
+    assert plan.to_dataset().to_table()["at"].to_pylist() == expected
+    assert plan.to_polars().collect()["at"].to_list() == expected
+    assert [row[0] for row in plan.to_duckdb().fetchall()] == expected
+    assert pickle.loads(pickle.dumps(plan)).to_arrow()["at"].to_pylist() == expected
+    assert plan.to_arrow(columns=["s"]).schema.names == ["s"]
+    nested = ps.open_table(str(tmp_path)).plan(order_by="s.n", limit=2).to_arrow()
+    assert [value["n"] for value in nested["s"].to_pylist()] == [-3, -2]
+    assert plan.to_arrow(columns=[]).num_rows == 3
+
+
+def test_wrong_arguments(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"at": [1], "tags": [["a"]]}), tmp_path / "0.parquet")
+    table = ps.open_table(str(tmp_path))
+    with pytest.raises(ValueError, match="limit is a number of rows, not -1"):
+        table.plan(limit=-1)
+    with pytest.raises(ValueError, match="pass order_by"):
+        table.plan(descending=True)
+    with pytest.raises(UnsupportedError, match="cannot sort by tags"):
+        table.plan(order_by="tags")
+    with pytest.raises(UnsupportedError, match="must know which rows match"):
+        table.plan("at % 2 = 1", limit=1)
+    assert table.plan(limit=0).to_arrow().num_rows == 0
