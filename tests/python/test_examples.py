@@ -3,6 +3,8 @@
 The outputs of a notebook must equal the stored ones.
 """
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +31,14 @@ def test_a_notebook_has_the_stored_outputs(notebook: Path, tmp_path: Path, monke
     shown = notebooks.run(notebook)
     assert any(outputs for _, outputs in shown)
     for cell, outputs in shown:
-        assert outputs == cell["outputs"], "to update: python tests/python/support/notebooks.py examples/*.ipynb"
+        assert _stable(outputs) == _stable(cell["outputs"]), (
+            "to update: python tests/python/support/notebooks.py examples/*.ipynb"
+        )
+
+
+def _stable(outputs: list[notebooks.Output]) -> str:
+    """Return outputs without the bytes that planning read, since an index contains times of different lengths."""
+    return re.sub(r"[0-9.]+ KiB in", "some KiB in", json.dumps(outputs, sort_keys=True))
 
 
 def test_examples_and_notebooks_exist() -> None:

@@ -69,13 +69,24 @@ def pyiceberg_table(random_: random.Random, folder: Path) -> Iterator[Callable[[
                 condition = _condition(random.Random(f"{seed} {number}"))
                 actual = _ids(served.scan(condition).to_arrow())
                 expected = _ids(rows.filter(expression_to_pyarrow(bind(table.schema(), condition, True))))
-                # pyarrow loses NaN in a row group whose statistics exclude a negated condition, also without a server.
-                if actual != expected and actual != _ids(catalog.load_table("shop.t").scan(condition).to_arrow()):
-                    different.append(f"{seed} {number}: {condition}: {actual} instead of {expected}")
+                if actual != expected:
+                    alone = _ids(catalog.load_table("shop.t").scan(condition).to_arrow())
+                    different += _difference(f"{seed} {number}: {condition}", actual, expected, alone)
             return different
 
         yield differences
     catalog.close()
+
+
+def _difference(query: str, actual: list[str], expected: list[str], alone: list[str]) -> list[str]:
+    """Return the difference between the rows of a query and the expected rows as a text, if there is one.
+
+    Readers of Iceberg lose rows of their own: by the statistics of row groups, pyarrow loses NaN, and Java loses zeros
+    with the other sign. So the rows that the engine finds without the server suffice.
+    """
+    if set(alone) <= set(actual) <= set(expected):
+        return []
+    return [f"{query}: {actual} instead of {expected}; without the server {alone}"]
 
 
 def _interleaved(files: list[pa.Table]) -> list[pa.Table]:
@@ -179,10 +190,16 @@ def spark_table(spark: Any, random_: random.Random, folder: Path) -> Iterator[Ca
                 f"{seed} {number}": _spark_condition(random.Random(f"{seed} {number}")) for number in range(count)
             }
             actual, expected = (_spark_rows(spark, t, conditions) for t in (f"{served}.shop.t", "memory"))
-            return [
-                f"{query}: {condition}: {actual[query]} instead of {expected[query]}"
+            suspects = {
+                query: condition
                 for query, condition in conditions.items()
                 if sorted(actual[query]) != sorted(expected[query])
+            }
+            alone = _spark_rows(spark, name, suspects)
+            return [
+                text
+                for query, condition in suspects.items()
+                for text in _difference(f"{query}: {condition}", actual[query], expected[query], alone[query])
             ]
 
         yield differences
