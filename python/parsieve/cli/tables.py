@@ -43,6 +43,9 @@ def add_commands(commands: Commands) -> None:
     plan.add_argument("--explain", action="store_true", help="show why each file is kept or skipped")
     plan.add_argument("--row-groups", action="store_true", help="also read footers, and list row groups after a tab")
     add_as_of(plan)
+    plan.add_argument("--order-by", metavar="COLUMN", help="list files in the order to read them for sorted rows")
+    plan.add_argument("--descending", action="store_true", help="the greatest values of COLUMN come first")
+    plan.add_argument("--limit", type=rows_of, metavar="N", help="the number of rows to read, for --explain and --json")
     plan.add_argument("--exit-code", action="store_true", help="exit with 1 if no file can hold a match")
     plan.add_argument(
         "--on-unknown",
@@ -144,6 +147,9 @@ def _plan(options: argparse.Namespace) -> int:
         row_groups=options.row_groups or None,
         timezone=options.timezone,
         on_unknown="error" if options.on_unknown == "error" else "ignore",
+        order_by=options.order_by,
+        descending=options.descending,
+        limit=options.limit,
     )
     elapsed = time.perf_counter() - begun
     _LOG.info("read %s in %s for the plan", size(plan.bytes_fetched), count(plan.requests, "request"))

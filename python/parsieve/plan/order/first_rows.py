@@ -17,6 +17,8 @@ from parsieve.wording import count
 
 # How many files are read together. Each further file may have been unnecessary.
 LOCAL_FILES, REMOTE_FILES = 2, 4
+# How many files are read together if all of them must probably be read.
+MOST_FILES = 256
 
 # Returns the plan of the same predicate and another condition, on the same state of the table.
 Narrow = Callable[[Expr], PlanRecord]
@@ -58,25 +60,46 @@ class FirstRows:
     def _first_rows(self, needed: list[str], threads: int | None) -> pa.Table:
         record, remaining = self._record, list(self._numbers)
         rows: pa.Table | None = None
-        together = LOCAL_FILES if record.lake.is_local else REMOTE_FILES
-        if self._limit is None:
-            together = len(remaining)
+        few = LOCAL_FILES if record.lake.is_local else REMOTE_FILES
+        together = few if self._limit is not None else len(remaining)
         while remaining and self._limit != 0:
             files, remaining = remaining[:together], remaining[together:]
             self.files_read += len(files)
             more = self._of_files(record, files, rows, needed, threads)
             rows = self._cut(more if rows is None else pa.concat_tables([rows, more]))
-            if self._limit is not None and len(rows) == self._limit:
-                if self._ordering is None:
-                    break
-                earlier = self._ordering.before(self._last(rows))
-                if earlier is None:
-                    break
-                if self._narrow is not None and remaining:
-                    record = self._narrow(earlier)
-                    kept = set(record.kept)
-                    remaining = [number for number in remaining if number in kept]
+            if self._limit is None:
+                break
+            if len(rows) < self._limit:
+                together = max(few, self._files_for(self._limit - len(rows), len(rows)))
+            elif self._ordering is None:
+                break
+            elif self._narrow is not None and remaining:
+                record, remaining = self._before(rows, len(rows) - 1, remaining)
+                together = few
+                if len(remaining) > few:
+                    # A file that may hold a row before all others must be read, unless many such rows are found.
+                    needs = self._before(rows, 0, remaining)[1]
+                    chosen = set(needs)
+                    remaining = [*needs, *(number for number in remaining if number not in chosen)]
+                    together = min(max(few, len(needs)), MOST_FILES)
         return MatchingRows.of(record, []).reader(needed).read_all() if rows is None else rows
+
+    def _files_for(self, missing: int, found: int) -> int:
+        """Return how many files to read next: half of the files that hold the missing rows, judging by the others."""
+        if not found:
+            return min(2 * self.files_read, MOST_FILES)
+        return min(missing * self.files_read // (2 * found), MOST_FILES)
+
+    def _before(self, rows: pa.Table, at: int, remaining: Sequence[int]) -> tuple[PlanRecord, list[int]]:
+        """Return the plan of rows before one of those read, and the remaining files that can hold such rows."""
+        assert self._ordering is not None
+        assert self._narrow is not None
+        earlier = self._ordering.before(self._ordering.values(rows)[at])
+        if earlier is None:
+            return self._record, []
+        record = self._narrow(earlier)
+        kept = set(record.kept)
+        return record, [number for number in remaining if number in kept]
 
     def _of_files(
         self, record: PlanRecord, files: Sequence[int], rows: pa.Table | None, needed: list[str], threads: int | None
@@ -88,7 +111,8 @@ class FirstRows:
         # Find the last of the first rows, then read the other columns of rows before it only.
         keys = MatchingRows.of(record, files).reader(key, hold=True, threads=threads).read_all()
         first = self._cut(keys if rows is None else pa.concat_tables([rows.select(key), keys]))
-        until = self._ordering.until(self._last(first)) if len(first) == self._limit else None
+        last = self._ordering.values(first)[len(first) - 1] if len(first) == self._limit else None
+        until = None if last is None else self._ordering.until(last)
         more = MatchingRows.of(record, files, until).reader(needed, hold=True, threads=threads).read_all()
         if len(more) + (0 if rows is None else len(rows)) < len(first):
             raise changed_since(record.name(files[0]))
@@ -99,7 +123,3 @@ class FirstRows:
         if self._ordering is None:
             return rows if self._limit is None else rows.slice(0, self._limit)
         return rows.take(self._ordering.sort(self._ordering.values(rows)).slice(0, self._limit))
-
-    def _last(self, rows: pa.Table) -> pa.Scalar:
-        assert self._ordering is not None
-        return self._ordering.values(rows)[len(rows) - 1]

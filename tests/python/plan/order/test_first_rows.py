@@ -114,7 +114,8 @@ def test_values_of_every_type(tmp_path: Path, kind: pa.DataType, indexed: bool) 
             for limit in (1, 7, 40, 200):
                 plan = table.plan(order_by="x", descending=descending, nulls=nulls, limit=limit)
                 rows = plan.to_arrow()
-                assert isinstance(plan, OrderedPlan) and plan.ordering is not None
+                assert isinstance(plan, OrderedPlan)
+                assert plan.ordering is not None
                 order = plan.ordering
                 expected = everything.take(order.sort(order.values(everything))[:limit])
                 actual, wanted = ([comparable(value) for value in some["x"].to_pylist()] for some in (rows, expected))
@@ -134,16 +135,16 @@ def test_only_the_files_that_can_hold_the_first_rows_are_read(tmp_path: Path) ->
     plan = table.plan("user = 3", order_by="at", descending=True, limit=10)
     assert isinstance(plan, OrderedPlan)
     assert [Path(path).stem for path in plan.files[:3]] == ["49", "48", "47"]
-    rows = plan.first_rows()
-    assert rows.read(["user"], None).num_rows == 10
-    assert rows.files_read == 2
+    reader = plan.first_rows()
+    assert reader.read(["user"], None).num_rows == 10
+    assert reader.files_read == 2
     assert "order: at descending, nulls last; the first 10 rows" in plan.explain()
     # A limit without an order stops after any rows.
     some = table.plan("user = 3", limit=5)
     assert isinstance(some, OrderedPlan)
-    reader = some.first_rows()
-    assert reader.read(None, None)["user"].to_pylist() == [3] * 5
-    assert reader.files_read == 2
+    any_rows = some.first_rows()
+    assert any_rows.read(None, None)["user"].to_pylist() == [3] * 5
+    assert any_rows.files_read == 2
 
 
 def test_every_method_returns_the_same_rows(tmp_path: Path) -> None:
