@@ -42,23 +42,21 @@ def write(folder: Path, files: int, rows: int, candidates: int) -> pa.Table:
 
 
 def best(rows: pa.Table, greatest: pa.Array, column: str) -> int:
-    """Return how many files the best reader needs that knows the candidates, and the greatest value of each file.
-
-    It reads each file whose greatest value is greater than the last of the first rows, and the files of these rows.
-    """
-    first = rows.sort_by([(column, "descending")]).slice(0, FIRST)
-    last = first[column][len(first) - 1]
-    candidates = pc.unique(rows["file"])
-    if len(first) < FIRST:
-        return len(candidates)
-    better = candidates.filter(pc.greater(greatest.take(candidates), last))
-    own = pc.unique(first.filter(pc.greater(first[column], last))["file"]).to_pylist()
-    # One more file for the last rows, unless one of the others holds enough of them.
-    files = {*better.to_pylist(), *own}
-    inside = rows.filter(
-        pc.and_(pc.is_in(rows["file"], pa.array(sorted(files), pa.int64())), pc.equal(rows[column], last))
-    )
-    return len(files) + (len(first.filter(pc.greater(first[column], last))) + len(inside) < FIRST)
+    """Return how many candidates a reader needs that knows their greatest values, and reads one after the other."""
+    # Ranks have the order of the values, also for types that Python does not compare.
+    values = pa.chunked_array([rows[column].combine_chunks(), greatest])
+    ranks = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_pylist()
+    by_file: dict[int, list[int]] = {}
+    for file, rank in zip(rows["file"].to_pylist(), ranks, strict=False):
+        by_file.setdefault(file, []).append(rank)
+    bounds = ranks[len(rows) :]
+    first: list[int] = []
+    ordered = sorted(by_file, key=lambda file: (-bounds[file], file))
+    for at, file in enumerate(ordered):
+        if len(first) == FIRST and bounds[file] <= first[-1]:
+            return at
+        first = sorted([*first, *by_file[file]], reverse=True)[:FIRST]
+    return len(ordered)
 
 
 def measure(folder: Path, files: int, rows: int, count: int, rounds: int) -> Iterator[dict[str, Any]]:
@@ -124,7 +122,7 @@ def _sorted(table: ps.Table, user: int, column: str) -> list[Any]:
 def _duckdb(folder: Path, user: int, column: str) -> list[Any]:
     query = f"SELECT {column} FROM '{folder}/*.parquet' WHERE user = {user} ORDER BY {column} DESC LIMIT {FIRST}"
     connection: Any = duckdb.connect()
-    values: list[Any] = connection.execute(query).to_arrow_table()[column].to_pylist()
+    values: list[Any] = connection.sql(query).to_arrow_table()[column].to_pylist()
     return values
 
 
