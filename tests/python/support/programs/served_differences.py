@@ -59,6 +59,8 @@ def _spark(stack: ExitStack) -> Any:
     # The tables are small, so compiling the queries would take most of the time.
     config = {"spark.sql.session.timeZone": "UTC", "spark.sql.codegen.wholeStage": False}
     config |= {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.ui.showConsoleProgress": False}
+    # Spark's cache, the oracle, would lose NaN.
+    config |= {"spark.sql.inMemoryColumnarStorage.partitionPruning": False}
     spark = pss.session(master="local[2]", warehouse=folder, config=config)
     stack.callback(spark.stop)
     return spark
