@@ -15,7 +15,7 @@ _REPLACEMENT = "\ufffd"
 def trigrams_of(texts: Iterable[str], *, ignore_case: bool = False) -> list[tuple[str, ...]]:
     """Return the trigrams of some texts without duplicates, each with its spellings if the case is ignored.
 
-    A trigram of which an engine may accept other spellings is left out.
+    Trigrams with characters that an engine may spell differently are omitted.
 
     >>> from parsieve.predicate.text.trigrams import trigrams_of
     >>> trigrams_of(["error", "ab"])
