@@ -29,8 +29,7 @@ def add_commands(commands: Commands) -> None:
         choices=["auto", "sieve", "bloom", "both", "text"],
         default="auto",
         metavar="KIND",
-        help="sieve (keys and intervals), bloom (keys), both, text (text inside strings), or auto, as advise "
-        "recommends (default: auto)",
+        help="sieve (keys, intervals), bloom (keys), both, text (parts of strings), or auto (default: auto)",
     )
     update = command("update", _update, "Bring an index up to date", "Reads only new and changed files.")
     compact = command("compact", _compact, "Merge an index and its updates", "May read files of the table again.")

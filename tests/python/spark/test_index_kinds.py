@@ -120,7 +120,9 @@ def test_a_text_index_is_the_same_as_locally(spark: Any, tmp_path: Path) -> None
     for where in ("s LIKE '%needle%'", "s LIKE '%the%caf_'", "endswith(s, 'café')", "contains(s, 'dle: c')"):
         frame = pss.read(spark, distributed).where(where)
         assert frame.count() == 1
-        assert pss.last_scan(frame).files_kept == 1
+        scan = pss.last_scan(frame)
+        assert scan is not None
+        assert scan.files_kept == 1
     pq.write_table(pa.table({"s": ["another needle"]}), folder / "new.parquet")
     settled(distributed)
     pss.update_index(spark, distributed)

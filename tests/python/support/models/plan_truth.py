@@ -69,8 +69,10 @@ def _random_pattern(random_: random.Random, text: str) -> Pattern:
     """Return a pattern of parts of a text and wildcards."""
     start = random_.randrange(len(text) + 1)
     part = text[start : start + random_.randrange(8)]
-    before = random_.choice([[], [Wildcard.ANY], [Wildcard.ONE, Wildcard.ANY], [text[:start], Wildcard.ANY]])
-    return normal_form([*before, part, *random_.choice([[], [Wildcard.ANY], [Wildcard.ONE]])])
+    wildcards: list[list[str | Wildcard]] = [[], [Wildcard.ANY], [Wildcard.ONE], [Wildcard.ONE, Wildcard.ANY]]
+    before = random_.choice(wildcards) if random_.random() < 0.8 else [text[:start], Wildcard.ANY]
+    after = random_.choice(wildcards)
+    return normal_form([*before, part, *after])
 
 
 def check_plans(table: ps.Table, full: pa.Table, random_: random.Random, count: int, as_of: Any = None) -> None:
