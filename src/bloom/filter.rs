@@ -63,6 +63,24 @@ impl Filter {
         &self.sbbf
     }
 
+    /// Returns the bitset, to insert hashes of values of the filter's type.
+    pub(super) fn sbbf_mut(&mut self) -> &mut Sbbf {
+        &mut self.sbbf
+    }
+
+    /// Declares the type of the values. Fails if the filter holds values of another type.
+    pub(super) fn declare(&mut self, column: ColumnType) -> Result<()> {
+        match self.column {
+            Some(ours) if ours != column => {
+                Err(Error::new(ErrorKind::MergeType { ours: ours.to_string(), theirs: column.to_string() }))
+            }
+            _ => {
+                self.column = if self.type_unknown { None } else { Some(column) };
+                Ok(())
+            }
+        }
+    }
+
     /// Returns the type of the values, if known.
     pub fn column(&self) -> Option<ColumnType> {
         self.column

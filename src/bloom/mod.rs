@@ -9,6 +9,7 @@ mod memory;
 pub mod probe;
 pub mod sbbf;
 pub mod sizing;
+pub mod trigrams;
 
 pub use block::Block;
 pub use filter::{ColumnOptions, Filter};

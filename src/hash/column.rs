@@ -186,7 +186,7 @@ fn entry_hashes(leaf: &Leaf, to: ColumnType, form: Form, isa: InstructionSet) ->
 
 /// Returns the entries of a dictionary or the values of runs, where entries without a valid slot are null. Returns
 /// `None` for other arrays.
-fn values_in_use(leaf: &Leaf) -> Result<Option<Leaf>> {
+pub(crate) fn values_in_use(leaf: &Leaf) -> Result<Option<Leaf>> {
     let array = leaf.array.as_ref();
     match array.data_type() {
         DataType::Dictionary(_, _) => downcast_dictionary_array!(

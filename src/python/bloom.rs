@@ -61,11 +61,11 @@ impl BloomFilter {
     }
 
     // A panic cannot leave a filter in a harmful state, because bits are only ever added.
-    fn shared(&self) -> RwLockReadGuard<'_, Filter> {
+    pub(super) fn shared(&self) -> RwLockReadGuard<'_, Filter> {
         self.filter.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn exclusive(&self) -> PyResult<RwLockWriteGuard<'_, Filter>> {
+    pub(super) fn exclusive(&self) -> PyResult<RwLockWriteGuard<'_, Filter>> {
         let filter = self.filter.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         // Exports are counted under the shared lock, so none can start now.
         if self.exports.load(Ordering::Acquire) > 0 {

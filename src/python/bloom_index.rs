@@ -1,10 +1,12 @@
 //! The Bloom index of a table: a directory and rows. A query reads only a few of the rows.
 
 use super::bloom::BloomFilter;
+use super::column::Column;
 use super::file::{Fetched, Probe, Ranges, probe_of};
 use crate::bloom::Filter;
 use crate::bloom::sizing::{self, Model, Sizes};
 use crate::bloom_index;
+use crate::isa::InstructionSet;
 use crate::parquet::ColumnProbe;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -128,4 +130,28 @@ impl Shelf {
 pub(super) fn shelf_num_bytes(ndv: u64, fpp: f64) -> PyResult<u64> {
     let blocks = sizing::optimal_blocks(ndv.max(1), fpp, Sizes::Any, Model::Exact)?;
     Ok(bloom_index::shelf_blocks(blocks) * 32)
+}
+
+/// Insert the trigrams of all texts of a column into a filter of strings: three neighboring characters each.
+///
+/// Nulls and texts of fewer than three characters have no trigrams.
+#[pyfunction]
+pub(super) fn insert_trigrams(py: Python<'_>, filter: &Bound<'_, BloomFilter>, column: Column) -> PyResult<()> {
+    let (filter, isa) = (filter.get(), InstructionSet::detect());
+    // Pull arrays without holding the lock: a producer may run Python code, even code that uses this filter.
+    py.detach(|| column.for_each(|array| Ok(filter.exclusive()?.insert_trigrams(array, isa)?)))
+}
+
+/// Return whether a filter contains the trigrams of all texts of a column.
+#[pyfunction]
+pub(super) fn contains_trigrams(py: Python<'_>, filter: &Bound<'_, BloomFilter>, column: Column) -> PyResult<bool> {
+    let filter = filter.get();
+    py.detach(|| {
+        let mut contains = true;
+        column.for_each(|array| {
+            contains = contains && filter.shared().contains_trigrams(array)?;
+            Ok(())
+        })?;
+        Ok(contains)
+    })
 }

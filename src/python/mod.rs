@@ -34,6 +34,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<bloom_index::Shelf>()?;
     module.add_class::<bloom_index::ShelfArrangement>()?;
     module.add_function(wrap_pyfunction!(bloom_index::shelf_num_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(bloom_index::insert_trigrams, module)?)?;
+    module.add_function(wrap_pyfunction!(bloom_index::contains_trigrams, module)?)?;
     pages::register(module)?;
     module.add_function(wrap_pyfunction!(file::coalesce, module)?)?;
     module.add_function(wrap_pyfunction!(keys::unwrap_key, module)?)?;

@@ -26,10 +26,10 @@ def add_commands(commands: Commands) -> None:
     build.add_argument("columns", metavar="COLUMN", nargs="+", help="a column; a struct's field as struct.field")
     build.add_argument(
         "--kind",
-        choices=["auto", "sieve", "bloom", "both"],
+        choices=["auto", "sieve", "bloom", "both", "text"],
         default="auto",
         metavar="KIND",
-        help="sieve (keys and intervals), bloom (keys), both, or auto, as advise recommends (default: auto)",
+        help="sieve (keys, intervals), bloom (keys), both, text (parts of strings), or auto (default: auto)",
     )
     update = command("update", _update, "Bring an index up to date", "Reads only new and changed files.")
     compact = command("compact", _compact, "Merge an index and its updates", "May read files of the table again.")
@@ -208,5 +208,5 @@ def _sizes(table: ps.Table) -> dict[str, dict[str, int]]:
         return {}
     return {
         ".".join(path): {"bytes_stored": stored_bytes(view.commit, [path]), "bytes_lookup": lookup_bytes(view, [path])}
-        for path in {*view.commit.columns, *view.commit.blooms}
+        for path in view.commit.indexed
     }

@@ -14,7 +14,6 @@ from parsieve.errors import ConflictError
 from parsieve.index.build.settle import log_left_out, path_of_slice, settle, unsettled
 from parsieve.index.findings import name_of
 from parsieve.index.log import bindings
-from parsieve.index.log.commit import BloomState, ColumnState
 from parsieve.index.log.renewals import Renewed
 from parsieve.index.reports import BuildReport, UpdateReport
 from parsieve.index.sizes import lookup_bytes, pages_bytes, stored_bytes
@@ -153,7 +152,7 @@ class Account:
 
 def names_of(view: View) -> tuple[str, ...]:
     """Return the names of the indexed columns."""
-    return tuple(".".join(path) for path in dict.fromkeys([*view.columns, *view.commit.blooms]))
+    return tuple(".".join(path) for path in view.commit.indexed)
 
 
 def bound_tokens(view: View | None) -> dict[Location, set[str]]:
@@ -161,8 +160,7 @@ def bound_tokens(view: View | None) -> dict[Location, set[str]]:
     tokens: dict[Location, set[str]] = {}
     if view is None:
         return tokens
-    states: list[ColumnState | BloomState] = [*view.columns.values(), *view.commit.blooms.values()]
-    for chain in {state.bindings for state in states}:
+    for chain in {state.bindings for state in view.commit.states}:
         for location, token in bindings.read(view.store, chain).tokens.items():
             tokens.setdefault(location, set()).add(token)
     return tokens

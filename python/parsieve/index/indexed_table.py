@@ -71,19 +71,20 @@ class IndexedTable:
     ) -> BuildReport:
         """Build an index of some columns in one scan of the table.
 
-        This replaces an existing index of the same kind. An index of the other kind stays, so that a column with a
-        "sieve" index that gets a "bloom" index has "both"; `drop_index` removes it.
+        This replaces an existing index of the same kind. Indexes of other kinds stay, so that a column with a "sieve"
+        index that gets a "bloom" index has "both"; `drop_index` removes all of them.
 
         Returns a report of the kinds, sizes and coverage of the index, including the files that it does not cover;
         `print` it for a summary. `report.columns` maps each column to the kind that was built: "sieve", "bloom",
-        "both", or "none" if "auto" built nothing; `report.notes` then has the reason. If files were written just before
-        the call, it waits until they can be indexed, for at most one tick of the filesystem's clock.
+        "both", "text", or "none" if "auto" built nothing; `report.notes` then has the reason. If files were written
+        just before the call, it waits until they can be indexed, for at most one tick of the filesystem's clock.
 
         Args:
             columns: A name, a tuple of names for a field of a struct, or a list of these.
             kind: "sieve" answers keys and intervals exactly. "bloom" stores a filter for each file, which answers only
                 keys but rejects missing keys. "both" builds both, with one scan for each. "auto" builds for
-                each column what `advise` recommends without queries, which may be nothing.
+                each column what `advise` recommends without queries, which may be nothing. "text" stores a filter
+                for each file that answers for text inside strings: LIKE with any pattern, and regular expressions.
             memory: How many bytes of rows to hold in memory; the rest is spilled to disk.
             threads: The number of threads; None uses one per processor.
             progress: Whether to show a progress bar on standard error; None shows it on a terminal.
@@ -92,8 +93,8 @@ class IndexedTable:
             unit: The units of a Sieve index, which its answers name: "file", "row_group", or "rows". The latter are row
                 groups, cut every 20,000 rows if they have more than 50,000. "auto" chooses for each column.
             fpp: For a key that does not exist, how many units a Sieve index may name on average. It stores fingerprints
-                of the keys for this, except where they do not pay. None stores none. The filters of a "bloom" index
-                have a rate of their own.
+                of the keys for this, except where they do not pay. None stores none. For a "text" index, the rate of
+                false positives for three characters. The filters of a "bloom" index have a rate of their own.
             keep_keys: Whether a Sieve index stores all keys, so that `compact_index` need not read the table again.
             pages: Whether the index also has a map of the pages of all files, so that reading rows needs no
                 footers. Updates keep it up to date. None keeps an existing map; if there is none,
@@ -113,9 +114,10 @@ class IndexedTable:
         from parsieve.index.advice import advise_column
         from parsieve.index.bloom.build import fields_of
         from parsieve.index.build.unit_choice import check_unit, choose_unit
+        from parsieve.index.text.build import check_columns
 
-        if kind not in ("auto", "sieve", "bloom", "both"):
-            raise ValueError(f'the kinds of index are "sieve", "bloom", "both" and "auto", not {kind!r}')
+        if kind not in ("auto", "sieve", "bloom", "both", "text"):
+            raise ValueError(f'the kinds of index are "sieve", "bloom", "both", "text" and "auto", not {kind!r}')
         check_unit(unit)
         rate = None if fpp is None else checked_fpp(fpp)
         account = Account()
@@ -136,8 +138,10 @@ class IndexedTable:
             notes = [_why_none(column) for column in advice.values() if column.recommendation == "none"]
         sieves = [path for path, kind in chosen.items() if kind in ("sieve", "both")]
         blooms = [path for path, kind in chosen.items() if kind in ("bloom", "both")]
-        # Check the Bloom columns first, so that nothing is built if one of them cannot be.
+        texts = paths if kind == "text" else []
+        # Check the columns first, so that nothing is built if one of them cannot be.
         fields_of(snapshot.schema, blooms)
+        check_columns(snapshot.schema, texts)
         if sieves:
             units = {path: column.unit for path, column in advice.items()} if unit == "auto" else {}
             layouts = {
@@ -156,9 +160,12 @@ class IndexedTable:
             )
         if blooms:
             self.opened.index.build_bloom(lake, snapshot, blooms, memory=memory, threads=threads, account=account)
-        if sieves or blooms:
+        if texts:
+            effort: dict[str, Any] = {"memory": memory, "threads": threads, "account": account}
+            self.opened.index.build_text(lake, snapshot, texts, fpp=0.02 if rate is None else rate, **effort)
+        if sieves or blooms or texts:
             self.opened.index.map_pages(lake, snapshot, pages, progress=progress, account=account)
-        return account.built(self.opened.index.newest() if sieves or blooms else None, chosen, notes)
+        return account.built(self.opened.index.newest() if sieves or blooms or texts else None, chosen, notes)
 
     @maintains("update")
     def update_index(
@@ -426,7 +433,7 @@ class IndexedTable:
             return None
         listed = [columns] if isinstance(columns, str | tuple) else list(columns)
         view = self.opened.index.newest()
-        indexed = set() if view is None else {*view.commit.columns, *view.commit.blooms}
+        indexed = () if view is None else view.commit.indexed
         # A name may contain a dot.
         return [(name,) if (name,) in indexed else name for name in listed]
 
@@ -446,7 +453,9 @@ class IndexedTable:
         return self.opened.index.verify(self.opened.lake.exposing(None), self.opened.lake.snapshot())
 
     def index_kinds(self) -> dict[str, str]:
-        """Return the indexed columns with the kind of each index: "sieve", "bloom" or "both".
+        """Return the indexed columns with the kind of each index: "sieve", "bloom", "both" or "text".
+
+        A column that has a text index and another one has both names, as in "sieve and text".
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -463,6 +472,7 @@ class IndexedTable:
             return {}
         blooms = dict.fromkeys(view.commit.blooms, "bloom")
         kinds = blooms | {path: "both" if path in blooms else "sieve" for path in view.columns}
+        kinds |= {path: f"{kinds[path]} and text" if path in kinds else "text" for path in view.commit.texts}
         return {".".join(path): kind for path, kind in kinds.items()}
 
     def index_stats(self) -> dict[str, IndexStats]:

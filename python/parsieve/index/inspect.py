@@ -11,6 +11,7 @@ from parsieve import _core
 from parsieve._core import ParsieveError
 from parsieve.index.bloom import verify as bloom
 from parsieve.index.findings import IndexProblem, Lie
+from parsieve.index.log.commit import BloomState
 from parsieve.index.pages import verify as pages
 from parsieve.index.sieve import verify as sieve
 from parsieve.index.sieve.compact import ReadAhead
@@ -38,7 +39,7 @@ class IndexStats:
     keys: int
     rows: int
     segments: int
-    # Bytes of all files of this column's index including its Bloom filters, and bytes of the filters.
+    # Bytes of all files of this column's index including its Bloom filters and texts, and bytes of the Bloom filters.
     stored_bytes: int
     bloom_bytes: int
     # Bytes that lookups read, that compactions read, and that every reader reads once.
@@ -63,6 +64,8 @@ class IndexStats:
     format: int = 1
     unit: str = "file"
     units: int = 0
+    # Bytes of the text index of the column, which are part of `stored_bytes`.
+    text_bytes: int = 0
     # Bytes of the map of pages, which belongs to the whole index and is not part of `stored_bytes`.
     pages_bytes: int = 0
 
@@ -87,7 +90,7 @@ def stats(view: View, column: str | Sequence[str]) -> IndexStats:
     assert report is not None
     keys, rows = _counts(reader, timeline, report)
     bloom_state = view.commit.blooms.get(state.path)
-    shelves = () if bloom_state is None else bloom_state.shelves
+    text_state = view.commit.texts.get(state.path)
     return IndexStats(
         path=state.path,
         locations=len(bound),
@@ -95,7 +98,7 @@ def stats(view: View, column: str | Sequence[str]) -> IndexStats:
         rows=rows,
         segments=report["segments"],
         stored_bytes=stored_bytes(view.commit, [state.path]),
-        bloom_bytes=sum(shelf.directory.size + shelf.rows.size for shelf in shelves),
+        bloom_bytes=_filter_bytes(bloom_state),
         lookup_bytes=report["lookup_bytes"],
         keys_bytes=report["keys_bytes"],
         root_bytes=report["root_bytes"],
@@ -112,7 +115,13 @@ def stats(view: View, column: str | Sequence[str]) -> IndexStats:
         unit="file" if state.layout is None else state.layout.unit,
         units=report["locations"],
         pages_bytes=pages_bytes(view.commit),
+        text_bytes=_filter_bytes(text_state),
     )
+
+
+def _filter_bytes(state: BloomState | None) -> int:
+    shelves = () if state is None else state.shelves
+    return sum(shelf.directory.size + shelf.rows.size for shelf in shelves)
 
 
 def _counts(reader: sieve.InspectedColumn, timeline: Timeline, report: Mapping[str, int]) -> tuple[int, int]:
@@ -163,7 +172,7 @@ def verify(view: View, lake: Lake | None, snapshot: Snapshot | None) -> list[Ind
     problems: list[IndexProblem] = []
     for state in view.columns.values():
         problems += sieve.verify(view.store, state, lake, snapshot)
-    for bloom_state in view.commit.blooms.values():
+    for bloom_state in (*view.commit.blooms.values(), *view.commit.texts.values()):
         problems += bloom.verify(view.store, bloom_state, lake, snapshot)
     if view.commit.pages is not None:
         problems += pages.verify(view.store, view.commit.pages, lake, snapshot)

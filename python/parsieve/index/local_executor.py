@@ -24,6 +24,7 @@ from parsieve.index.sieve.base import put_base
 from parsieve.index.sieve.compact import compact_column
 from parsieve.index.sieve.reread import compact_units
 from parsieve.index.sieve.slice_delta import core_units
+from parsieve.index.text.fill import fill_texts
 from parsieve.io.parallel import ProgressBar, map_in_threads, run_in_threads, thread_count
 
 if TYPE_CHECKING:
@@ -164,16 +165,17 @@ class LocalExecutor:
         return compact_units(reader, masks, slices, read, room=self._rows_room(), memory=self.memory)
 
     def fill_shelves(
-        self, lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float]
+        self, lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float], *, texts: bool = False
     ) -> tuple[dict[ColumnPath, Shelves], dict[Location, Exception]]:
         """Store shelves with a Bloom filter for each slice and column; also return why slices could not be read."""
         failed: dict[Location, Exception] = {}
+        fill_slice = fill_texts if texts else fill
         budget = Budget(int(self.memory * UNSORTED_SHARE))
         with self._new_room() as room:
             waiting = {path: WaitingFilters(room, len(slices)) for path in rates}
 
             def read(number: int) -> None:
-                filters, error = fill(lake, slices[number], rates, budget)
+                filters, error = fill_slice(lake, slices[number], rates, budget)
                 for column, filled in zip(waiting.values(), filters, strict=True):
                     column.put(number, filled)
                 if error is not None:

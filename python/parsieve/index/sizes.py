@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from parsieve import _core
 from parsieve._core import ParsieveError
-from parsieve.index.log.commit import BloomState, ColumnState, Commit
+from parsieve.index.log.commit import Commit
 from parsieve.index.view import View
 from parsieve.lake.base import ColumnPath
 
@@ -16,8 +16,12 @@ def stored_bytes(commit: Commit, paths: Collection[ColumnPath] | None = None) ->
 
     Without `paths`, these are all files of the version, including its own, except the map of pages.
     """
-    states: list[ColumnState | BloomState] = [*commit.columns.values(), *commit.blooms.values()]
-    parts = {part.name: part.size for state in states if paths is None or state.path in paths for part in state.parts()}
+    parts = {
+        part.name: part.size
+        for state in commit.states
+        if paths is None or state.path in paths
+        for part in state.parts()
+    }
     return sum(parts.values()) + (len(commit.to_bytes()) if paths is None else 0)
 
 
@@ -43,7 +47,7 @@ def lookup_bytes(view: View, paths: Collection[ColumnPath] | None = None) -> int
             if isinstance(timeline, _core.SieveUnitTimeline):
                 total += sum(length for _, _, length in timeline.unit_pages())
             total += state.base.root.size + sum(delta.file.size for delta in state.deltas)
-    for path, bloom in view.commit.blooms.items():
-        if paths is None or path in paths:
+    for bloom in (*view.commit.blooms.values(), *view.commit.texts.values()):
+        if paths is None or bloom.path in paths:
             total += sum(shelf.directory.size + shelf.rows.size for shelf in bloom.shelves)
     return total

@@ -183,6 +183,33 @@ class TableIndex:
         account.warn(self.store)
         return view
 
+    def build_text(
+        self,
+        lake: Lake,
+        snapshot: Snapshot,
+        columns: Sequence[Column],
+        *,
+        fpp: float = 0.02,
+        memory: int = 1 << 30,
+        threads: int | None = None,
+        account: Account | None = None,
+    ) -> View:
+        """Build a text index of some columns in one scan: a filter of trigrams for each slice and column.
+
+        `fpp` is the false positive rate of a trigram, and `memory` bounds the bytes of filters as in `build_bloom`.
+        """
+        from parsieve.index.accounts import Account
+        from parsieve.index.local_executor import LocalExecutor
+        from parsieve.index.text.build import build as build_text
+
+        account = account or Account()
+        snapshot = account.settle(lake, snapshot)
+        with self._versions.drafting() as log:
+            executor = LocalExecutor(log.store, memory=memory, threads=threads)
+            view = self._view_of_newest(build_text(log, account.watch(lake), snapshot, columns, executor, fpp=fpp))
+        account.warn(self.store)
+        return view
+
     def map_pages(
         self,
         lake: Lake,

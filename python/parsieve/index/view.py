@@ -17,6 +17,7 @@ from parsieve.index.log.commit import BloomState, ColumnState, Commit, TableStat
 from parsieve.index.pages.reader import MapReader
 from parsieve.index.sieve.query import Query
 from parsieve.index.sieve.reader import Answer, ColumnReader
+from parsieve.index.text.reader import TextReader
 from parsieve.io.store.base import Store
 from parsieve.lake.base import ColumnPath, Location, Slice
 
@@ -30,6 +31,7 @@ class View:
         self._newer = newer
         self._readers = {path: ColumnReader(store, state) for path, state in commit.columns.items()}
         self._blooms = {path: BloomReader(store, state) for path, state in commit.blooms.items()}
+        self._texts = {path: TextReader(store, state) for path, state in commit.texts.items()}
         # Where the chunks and pages of the table's files are. None if the version has no map of pages.
         self.pages = None if commit.pages is None else MapReader(store, commit.pages)
 
@@ -38,6 +40,8 @@ class View:
         kinds = {path: ["sieve"] for path in self.commit.columns}
         for path in self.commit.blooms:
             kinds.setdefault(path, []).append("bloom")
+        for path in self.commit.texts:
+            kinds.setdefault(path, []).append("text")
         columns = ", ".join(f"{'.'.join(path)}: {' and '.join(names)}" for path, names in sorted(kinds.items()))
         return f"<parsieve.index.View version {self.version}, {columns or 'no columns'}>"
 
@@ -62,7 +66,11 @@ class View:
 
         The locations that they cover are kept, and the footers of files are read whose pages they map.
         """
-        readers: list[ColumnReader | BloomReader | MapReader] = [*self._readers.values(), *self._blooms.values()]
+        readers: list[ColumnReader | BloomReader | MapReader] = [
+            *self._readers.values(),
+            *self._blooms.values(),
+            *self._texts.values(),
+        ]
         readers += [] if self.pages is None else [self.pages]
         return {name: reason for reader in readers for name, reason in reader.doubts.items()}
 
@@ -74,6 +82,11 @@ class View:
         """Return the Bloom index of a column, which is found as by `find`; None if it has none."""
         path = _find(self.commit.blooms, column, field_id)
         return None if path is None else self._blooms[path]
+
+    def text(self, column: str | Sequence[str], field_id: int | None = None) -> TextReader | None:
+        """Return the text index of a column, which is found as by `find`; None if it has none."""
+        path = _find(self.commit.texts, column, field_id)
+        return None if path is None else self._texts[path]
 
     def reader(self, column: str | Sequence[str]) -> ColumnReader:
         """Return the Sieve index of a column."""

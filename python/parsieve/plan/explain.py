@@ -38,6 +38,8 @@ def explain(record: PlanRecord) -> str:
         lines.append(f"  {skip.path}: {skip.proof}")
     lines.extend(_rest(len(record.skips), SHOWN))
     lines.extend(_false_positives(record))
+    too_short = "only three or more fixed characters in a row can skip files"
+    lines.extend(f"not used: {text} ({too_short})" for text in record.unused_texts)
     lines.extend(doubts(record))
     lines.append(f"read for this plan: {size(record.cost.bytes_fetched)} in {count(record.cost.requests, 'request')}")
     return "\n".join(lines)

@@ -18,12 +18,12 @@ from parsieve.lake.base import Snapshot
 from parsieve.observe import counters
 from parsieve.observe.logs import PLAN, place
 from parsieve.plan.cost_model import CostModel
-from parsieve.plan.evidence.bloom_index import BloomIndexEvidence
+from parsieve.plan.evidence.bloom_index import BloomIndexEvidence, TextIndexEvidence
 from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.coverage import REASONS, uncovered
 from parsieve.plan.evidence.footers import Cost
 from parsieve.plan.evidence.minmax import lake_statistics, partitions
-from parsieve.plan.evidence.questions import Question, ask, leaves
+from parsieve.plan.evidence.questions import HoldsText, Question, ask, leaves
 from parsieve.plan.evidence.row_groups import GroupJudge
 from parsieve.plan.evidence.sieve_index import SieveIndexEvidence
 from parsieve.plan.plan import Plan
@@ -71,21 +71,22 @@ def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, optio
     sieve: SieveIndexEvidence | None = None
     if view is not None:
         sieve, bloom = SieveIndexEvidence(view, snapshot.slices), BloomIndexEvidence(view, snapshot.slices)
-        files.apply(sieve)
-        files.apply(bloom)
+        text = TextIndexEvidence(view, snapshot.slices)
+        for index in (sieve, bloom, text):
+            files.apply(index)
         by_sieve = [sieve.covers(question) for question in questions]
         # The Bloom index has false positives that min/max statistics may exclude, so it does not replace a footer.
         answered = [_either(*masks) for masks in zip(answered, by_sieve, strict=True)]
-        by_bloom = [bloom.covers(question) for question in questions]
-        by_index = [_either(*masks) for masks in zip(by_sieve, by_bloom, strict=True)]
-        unreadable = sieve.doubts | bloom.failed
+        by_filters = [_either(bloom.covers(question), text.covers(question)) for question in questions]
+        by_index = [_either(*masks) for masks in zip(by_sieve, by_filters, strict=True)]
+        unreadable = sieve.doubts | bloom.failed | text.failed
         notes += [f"the index, {part}: {error}" for part, error in unreadable.items()]
         covered = [mask for mask in by_index if mask is not None]
         if covered:
             is_uncovered = pc.invert(functools.reduce(pc.or_, covered))
             numbers = pc.indices_nonzero(pc.and_(files.kept, is_uncovered)).to_pylist()
             if numbers:
-                tokens = [index.indexed_tokens(question) for question in questions for index in (sieve, bloom)]
+                tokens = [index.indexed_tokens(question) for question in questions for index in (sieve, bloom, text)]
                 doubts = uncovered(snapshot.slices, numbers, list(filter(None, tokens)), bool(unreadable))
     rows = find_rows(files, sieve)
     if rows is not None:
@@ -212,7 +213,11 @@ def _answered_by_statistics(snapshot: Snapshot, questions: Sequence[Question]) -
         if statistics is not None:
             has_statistics = pc.or_(pc.is_valid(statistics.lower), pc.is_valid(statistics.null_count))
             by_column[path] = _either(by_column[path], has_statistics)
-    return [by_column[question.column.path] for question in questions]
+    # Footers have no answer about text inside strings.
+    everything = pa.repeat(pa.scalar(True), len(snapshot.slices))
+    return [
+        everything if isinstance(question, HoldsText) else by_column[question.column.path] for question in questions
+    ]
 
 
 def _either(left: pa.BooleanArray | None, right: pa.BooleanArray | None) -> pa.BooleanArray | None:

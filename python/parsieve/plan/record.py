@@ -15,13 +15,23 @@ from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.lake.slices import names_of
 from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.footers import Cost
-from parsieve.plan.evidence.questions import Among, Begins, Constant, Within, leaves
+from parsieve.plan.evidence.questions import (
+    Among,
+    Begins,
+    Constant,
+    HoldsText,
+    Within,
+    leaves,
+    trigrams_of_question,
+)
 from parsieve.plan.evidence.row_groups import Judged
 from parsieve.plan.rows.base import KeptRows
 from parsieve.plan.verdict import Keep, Skip
 from parsieve.predicate.expr import Expr, Unknown, unknowns
 from parsieve.wording import count
 
+# The questions that look for some rows.
+_LOOKUPS = (Among, Begins, HoldsText, Within)
 # Attributes that a pickle leaves out.
 _EVIDENCE = ("files", "groups", "rows", "_units", "pages")
 
@@ -200,6 +210,12 @@ class PlanRecord:
         return self.files.tree == Constant(True)
 
     @cached_property
+    def unused_texts(self) -> list[str]:
+        """The conditions about text inside strings that can skip no file, because they are too short."""
+        questions = (question for question in leaves(self.files.tree) if isinstance(question, HoldsText))
+        return list(dict.fromkeys(str(question) for question in questions if not trigrams_of_question(question)))
+
+    @cached_property
     def expected_false_positives(self) -> float | None:
         """The expected number of kept files without a matching row, if the predicate's values exist; None if unknown.
 
@@ -211,7 +227,7 @@ class PlanRecord:
     @cached_property
     def target(self) -> Literal["key", "keys", "rows"]:
         """Whether the predicate looks up one key, several keys, or other rows."""
-        lookups = [question for question in leaves(self.files.tree) if isinstance(question, Among | Begins | Within)]
+        lookups = [question for question in leaves(self.files.tree) if isinstance(question, _LOOKUPS)]
         if len(lookups) == 1 and isinstance(lookups[0], Among) and len(lookups[0].values) == 1:
             return "key"
         return "keys" if all(isinstance(question, Among) for question in lookups) else "rows"

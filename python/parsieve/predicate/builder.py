@@ -22,6 +22,7 @@ from parsieve.predicate.expr import (
     Expr,
     In,
     IsNull,
+    Like,
     Literal,
     Not,
     Operator,
@@ -29,6 +30,7 @@ from parsieve.predicate.expr import (
     OutOfType,
     StartsWith,
     Unknown,
+    all_of,
     any_of,
     value_type,
 )
@@ -36,6 +38,10 @@ from parsieve.predicate.literals import DecimalLiteral, NearestValues, Value, ne
 from parsieve.predicate.messages import NotUnderstoodError, shortened, type_name
 from parsieve.predicate.numpy_times import has_multiple_steps, to_arrow_scalar
 from parsieve.predicate.temporal import DAY_NANOS, NANOS, Clock, Day, Moment
+from parsieve.predicate.text.folding import certain_runs, is_certain
+from parsieve.predicate.text.like import Pattern, Wildcard
+from parsieve.predicate.text.regex import AllOf, AnyOf, Required
+from parsieve.predicate.text.trigrams import TRIGRAM
 
 # `5 < x` is `x > 5`.
 MIRRORED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -136,6 +142,50 @@ class Builder:
             else true_unless_null(column)
         )
 
+    def like(self, operand: Operand, pattern: Pattern, *, ignore_case: bool = False) -> Expr:
+        """Build `operand LIKE pattern`, or ILIKE. A binary column may only have prefixes."""
+        column, texts = operand.column, [token for token in pattern if isinstance(token, str)]
+        if not ignore_case or not texts:
+            match pattern:
+                case ():
+                    return self.compare(operand, "=", "")
+                case (str(text),):
+                    return self.compare(operand, "=", text)
+                case (Wildcard.ANY,) if is_text(column.value_type) and not operand.day:
+                    return true_unless_null(column)
+                case (str(text), Wildcard.ANY):
+                    return self.starts_with(operand, text)
+        _require_text(operand, texts)
+        if not ignore_case:
+            like = Like(column, pattern)
+            # Minima and maxima answer for the beginning.
+            first = pattern[0]
+            return And((self.starts_with(operand, first), like)) if isinstance(first, str) else like
+        if Wildcard.ONE not in pattern and all(is_certain(text) for text in texts):
+            return Like(column, pattern, ignore_case=True)
+        raise NotUnderstoodError("engines differ in the case of characters other than A-Z, and of I, K and S")
+
+    def requiring(self, operand: Operand, required: Required, *, ignore_case: bool = False) -> Expr | None:
+        """Build a condition that is implied by the texts that a pattern requires; None if there is none."""
+        _require_text(operand, ())
+        if isinstance(required, AnyOf):
+            branches = [self.requiring(operand, part, ignore_case=ignore_case) for part in required.parts]
+            present = [branch for branch in branches if branch is not None]
+            return any_of(*present) if len(present) == len(branches) else None
+        if isinstance(required, AllOf):
+            parts = [self.requiring(operand, part, ignore_case=ignore_case) for part in required.parts]
+        else:
+            _require_text(operand, (required,))
+            texts = certain_runs(required) if ignore_case else [required]
+            # Shorter texts skip no files.
+            parts = [
+                Like(operand.column, (Wildcard.ANY, text, Wildcard.ANY), ignore_case)
+                for text in texts
+                if len(text) >= TRIGRAM
+            ]
+        conditions = [part for part in parts if part is not None]
+        return all_of(*conditions) if conditions else None
+
     def is_null(self, operand: Operand) -> Expr:
         """Build `operand IS NULL`. The day of a timestamp is null if the timestamp is."""
         return IsNull(operand.column)
@@ -143,6 +193,18 @@ class Builder:
 
 def _is_zoned(column: Column) -> bool:
     return getattr(column.value_type, "tz", None) is not None
+
+
+def _require_text(operand: Operand, texts: Iterable[str]) -> None:
+    """Raise an error unless a column holds text, and the texts of a pattern can be stored."""
+    if operand.day or not is_text(operand.column.value_type):
+        raise NotUnderstoodError(
+            f"{operand.column} is {type_name(operand.column.value_type)}; only strings match a pattern"
+        )
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        raise NotUnderstoodError("the text is not valid Unicode") from None
 
 
 def is_text(type: pa.DataType) -> bool:

@@ -15,7 +15,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve._core import BloomFilter, UnsupportedError
-from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Not, Or, StartsWith, columns, walk
+from parsieve.predicate.expr import (
+    Always,
+    And,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Or,
+    StartsWith,
+    columns,
+    walk,
+)
+from parsieve.predicate.render.arrow import match_pattern
 from parsieve.predicate.render.form import join_balanced, prepare
 
 _FUNCTIONS = {
@@ -157,6 +172,10 @@ def _evaluate(expr: Expr, batch: pa.RecordBatch, lists: Mapping[In, ValueSet]) -
             return _starts_with(batch, column, prefix.scalar.as_py())
         case Not(StartsWith(column, prefix)):
             return pc.invert(_starts_with(batch, column, prefix.scalar.as_py()))
+        case Like(column):
+            return match_pattern(_values(batch, column), expr)
+        case Not(Like(column) as like):
+            return pc.invert(match_pattern(_values(batch, column), like))
     raise AssertionError(expr)
 
 

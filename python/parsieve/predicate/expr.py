@@ -14,6 +14,8 @@ from typing import Literal as OneOf
 
 import pyarrow as pa
 
+from parsieve.predicate.text.like import Pattern, write_like
+
 Operator = OneOf["=", "!=", "<", "<=", ">", ">="]
 
 
@@ -123,6 +125,29 @@ class StartsWith:
 
 
 @dataclass(frozen=True, slots=True)
+class Like:
+    """A test for text that matches a pattern of LIKE.
+
+    If `ignore_case`, the pattern has only fixed texts whose case is certain, and no wildcard for one character.
+    """
+
+    column: Column
+    pattern: Pattern
+    ignore_case: bool = False
+
+    @property
+    def texts(self) -> list[str]:
+        """The fixed texts of the pattern."""
+        return [token for token in self.pattern if isinstance(token, str)]
+
+    def __str__(self) -> str:
+        operator = "ILIKE" if self.ignore_case else "LIKE"
+        needs_escape = any(character in "%_!" for text in self.texts for character in text)
+        written = write_like(self.pattern, "!" if needs_escape else "")
+        return f"{self.column} {operator} {written!r}" + (" ESCAPE '!'" if needs_escape else "")
+
+
+@dataclass(frozen=True, slots=True)
 class OutOfType:
     """Equality with a value that the column's type cannot represent: false for a value, null for null.
 
@@ -189,7 +214,9 @@ class Unknown:
         return self.text
 
 
-Expr = Compare | In | IsNull | StartsWith | OutOfType | And | Or | Not | Always | Unknown
+# The conditions on one column.
+Leaf = Compare | In | IsNull | StartsWith | Like | OutOfType
+Expr = Compare | In | IsNull | StartsWith | Like | OutOfType | And | Or | Not | Always | Unknown
 
 
 def all_of(*parts: Expr) -> Expr:
@@ -216,7 +243,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def columns(expr: Expr) -> list[Column]:
     """Return the columns of an expression without duplicates, in order of appearance."""
-    leaves = (part for part in walk(expr) if isinstance(part, Compare | In | IsNull | StartsWith | OutOfType))
+    leaves = (part for part in walk(expr) if isinstance(part, Leaf))
     return list(_unique(leaf.column for leaf in leaves))
 
 

@@ -94,7 +94,7 @@ def _table(table: Table) -> str:
         body.append(line("files", f"{len(snapshot.slices):,}"))
         body.append(listing(count(len(fields), "column"), fields[:50], max(0, len(fields) - 50)))
     if view is not None:
-        names = [".".join(path) for path in dict.fromkeys([*view.columns, *view.commit.blooms])]
+        names = [".".join(path) for path in view.commit.indexed]
         body.append(line("index", ", ".join(names) or "none"))
     return card("Table", table.format, body)
 

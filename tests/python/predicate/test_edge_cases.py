@@ -193,7 +193,8 @@ def table(tmp_path: Path) -> ps.Table:
     [
         ("customer_id = 42", "customer_id is a string; write customer_id = '42'"),
         ("customer_id IN (42)", "write customer_id IN ('42')"),
-        ("customer_id LIKE '%x%'", "only patterns with a fixed beginning"),
+        ("customer_id LIKE 'a\\_b'", "add ESCAPE"),
+        ("customer_id ILIKE '%kiss%'", "engines differ in the case"),
         ("ts > '2020-01-01'", "pass timezone="),
         ([("ts", ">", dt.datetime(2020, 1, 1))], "add an offset"),
         ([("n", "=", uuid.UUID(int=5))], "n is an int64; compare it with a number"),

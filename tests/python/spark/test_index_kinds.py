@@ -96,7 +96,34 @@ def test_the_default_is_auto(spark: Any, folder: Path) -> None:
 
 
 def test_unknown_kinds_are_refused(spark: Any, folder: Path) -> None:
-    with pytest.raises(ValueError, match='"sieve", "bloom", "both" and "auto", not \'minmax\''):
+    with pytest.raises(ValueError, match='"sieve", "bloom", "both", "text" and "auto", not \'minmax\''):
         pss.build_index(spark, str(folder), "id", "minmax")
     with pytest.raises(ps.ParsieveError):
         pss.build_index(spark, str(folder), "nothing", "both")
+
+
+def test_a_text_index_is_the_same_as_locally(spark: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for part in range(6):
+        texts = [f"request {part}-{row} done" for row in range(50)] + ["the needle: café"] * (part == 3)
+        pq.write_table(pa.table({"s": texts}), folder / f"{part}.parquet")
+    local = settled(ps.open_table(folder, index_location=tmp_path / "local"))
+    distributed = settled(ps.open_table(folder, index_location=tmp_path / "spark"))
+    local.build_index("s", "text", progress=False)
+    pss.build_index(spark, distributed, "s", "text")
+
+    def shelves(index: Path) -> list[bytes]:
+        return sorted(path.read_bytes() for path in index.rglob("shelves/*"))
+
+    assert shelves(tmp_path / "spark") == shelves(tmp_path / "local")
+    for where in ("s LIKE '%needle%'", "s LIKE '%the%caf_'", "endswith(s, 'café')", "contains(s, 'dle: c')"):
+        frame = pss.read(spark, distributed).where(where)
+        assert frame.count() == 1
+        scan = pss.last_scan(frame)
+        assert scan is not None
+        assert scan.files_kept == 1
+    pq.write_table(pa.table({"s": ["another needle"]}), folder / "new.parquet")
+    settled(distributed)
+    pss.update_index(spark, distributed)
+    assert len(distributed.plan("s LIKE '%needle%'").files) == 2

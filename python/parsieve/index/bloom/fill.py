@@ -23,24 +23,30 @@ LARGE_FILE = 1 << 20
 
 
 def fill(
-    lake: Lake, file_slice: Slice, rates: Mapping[ColumnPath, float], budget: Budget | None = None
+    lake: Lake,
+    file_slice: Slice,
+    rates: Mapping[ColumnPath, float],
+    budget: Budget | None = None,
+    *,
+    filling: type[Filling] = Filling,
+    num_values: int | None = None,
 ) -> tuple[list[Filled], Exception | None]:
     """Fill a filter of a slice for each column in one scan. Also return why the slice could not be read.
 
     `rates` are the false positive rates. The filters claim their memory from `budget` until they are folded to the size
-    that their values need.
+    that their values need. They start with the size for `num_values`, or for the slice's rows.
     """
     paths = list(rates)
     location = (file_slice.partition, file_slice.group)
     try:
-        rows = _expected_rows(lake, file_slice)
-        num_bytes = sum(_core.shelf_num_bytes(rows, fpp) for fpp in rates.values())
+        expected = _expected_rows(lake, file_slice) if num_values is None else num_values
+        num_bytes = sum(_core.shelf_num_bytes(expected, fpp) for fpp in rates.values())
         with nullcontext() if budget is None else budget.claim(num_bytes):
-            fillings = [Filling(location, rows, rates[path]) for path in paths]
+            fillings = [filling(location, expected, rates[path]) for path in paths]
             for batch in lake.read_keys(file_slice, paths):
-                for at, filling in enumerate(fillings):
-                    filling.add(batch.column(at))
-            return [filling.finish() for filling in fillings], None
+                for at, column in enumerate(fillings):
+                    column.add(batch.column(at))
+            return [column.finish() for column in fillings], None
     except (ConflictError, FileNotFoundError, UnsupportedError) as error:
         # The file was changed or removed, or is not supported. The other slices are not affected.
         return [Filled(location, None, unknown=True)] * len(paths), error

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -85,7 +85,7 @@ class BloomReader:
             self.doubts[shelf.directory.name] = str(error)
             return None
 
-    def excluded(self, values: pa.Array) -> set[Location]:
+    def excluded(self, values: Any) -> set[Location]:
         """Return the locations whose indexed version holds no row with one of the values."""
         shelves = [shelf for shelf in self._open_shelves() if shelf is not None]
         if len(shelves) < len(self.state.shelves):
@@ -97,10 +97,10 @@ class BloomReader:
             may_match |= {Location(*place): matching is None or place in matching for place in shelf.locations}
         return {location for location, matches in may_match.items() if not matches}
 
-    def _ask(self, shelf: ShelfReader, values: pa.Array) -> set[tuple[str, str]] | None:
+    def _ask(self, shelf: ShelfReader, values: Any) -> set[tuple[str, str]] | None:
         """Return the locations on a shelf that may match; None if the filters cannot be read."""
         try:
-            matching = shelf.might_contain(values)
+            matching = self._look_up(shelf, values)
         except self.permanent_errors as error:
             self.doubts["rows of a shelf"] = str(error)
             return None
@@ -108,13 +108,16 @@ class BloomReader:
             self.doubts["rows of a shelf"] = f"{shelf.damaged} of them are damaged"
         return matching
 
+    def _look_up(self, shelf: ShelfReader, values: Any) -> set[tuple[str, str]]:
+        return shelf.might_contain(values)
+
     def known(self, slices: Sequence[Slice]) -> pa.BooleanArray:
         """Return for each slice whether the index has a filter for its current version."""
         bound = self.bound
         pairs = zip(*locations_and_tokens(Slices.of(slices)), strict=True)
         return pa.array([bool(token) and bound.get(location) == token for location, token in pairs], pa.bool_())
 
-    def may_match(self, values: pa.Array, slices: Sequence[Slice]) -> pa.BooleanArray:
+    def may_match(self, values: Any, slices: Sequence[Slice]) -> pa.BooleanArray:
         """Return for each slice whether it may match. False means that its current version holds none of the values."""
         excluded = self.excluded(values)
         locations, _ = locations_and_tokens(Slices.of(slices))

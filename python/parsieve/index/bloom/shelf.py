@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -46,10 +46,10 @@ class Filled:
 class Filling:
     """Fills the filter of one location in one pass."""
 
-    def __init__(self, location: Location, num_rows: int, fpp: float = 0.01) -> None:
-        """Start with a filter for `num_rows`. More rows cause more false positives, but no wrong answer."""
+    def __init__(self, location: Location, num_values: int, fpp: float = 0.01) -> None:
+        """Start with a filter for `num_values`. More values cause more false positives, but no wrong answer."""
         self._location = location
-        self._num_rows = num_rows
+        self._num_values = num_values
         self._fpp = fpp
         self._filter: _core.BloomFilter | None = None
         self._nulls = self._nans = False
@@ -62,9 +62,17 @@ class Filling:
         if pa.types.is_floating(keys.type) and not self._nans:
             self._nans = bool(pc.any(pc.is_nan(keys)).as_py())
         if self._filter is None:
-            num_bytes = _core.shelf_num_bytes(self._num_rows, self._fpp)
-            self._filter = _core.BloomFilter(num_bytes=num_bytes, type=keys.type)
-        self._filter.insert(keys)
+            num_bytes = _core.shelf_num_bytes(self._num_values, self._fpp)
+            self._filter = _core.BloomFilter(num_bytes=num_bytes, type=self._filter_type(keys))
+        self._insert(self._filter, keys)
+
+    def _filter_type(self, keys: pa.Array) -> pa.DataType:
+        """Return the type of the values in the filter."""
+        return keys.type
+
+    def _insert(self, filter: _core.BloomFilter, keys: pa.Array) -> None:
+        """Insert the values of some rows."""
+        filter.insert(keys)
 
     def finish(self) -> Filled:
         """Return the filter, folded to the smallest size that keeps the false positive rate."""
@@ -200,15 +208,25 @@ class ShelfReader:
 
         Every location may hold a value that the column type cannot represent.
         """
-        probe = self._shelf.probe(values)
+        return self.might_contain_each([values])
+
+    def might_contain_each(self, groups: Sequence[Any]) -> set[Location]:
+        """Return the locations that may hold one of the values of each group. All groups are read together."""
+        probes = [self._shelf.probe(values) for values in groups]
         fetched = _core.Fetched()
         while True:
-            needed, answer = self._shelf.might_contain(probe, fetched)
-            if answer is not None:
-                may_match, damaged = answer
-                self.damaged += damaged
-                return {location for location, matches in zip(self.locations, may_match, strict=True) if matches}
+            answers = [self._shelf.might_contain(probe, fetched) for probe in probes]
+            needed = sorted({span for spans, answer in answers if answer is None for span in spans})
+            if not needed:
+                break
             self._rows.fetch(needed, fetched)
+        matching = set(self.locations)
+        for _, answer in answers:
+            assert answer is not None
+            may_match, damaged = answer
+            self.damaged += damaged
+            matching &= {location for location, matches in zip(self.locations, may_match, strict=True) if matches}
+        return matching
 
     @property
     def bytes_fetched(self) -> int:

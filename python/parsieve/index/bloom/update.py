@@ -1,9 +1,10 @@
-"""Bring a Bloom index to a snapshot of its table."""
+"""Bring Bloom indexes and text indexes to a snapshot of their table."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -15,10 +16,12 @@ from parsieve.index.build.target import Target
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import field_id_of
-from parsieve.index.log.commit import Commit, Log
+from parsieve.index.log.commit import TEXT_FORM, BloomState, Commit, Log, TextState
 from parsieve.index.log.publish import Transaction
 from parsieve.index.log.renewals import Renewed
-from parsieve.lake.base import Lake, Snapshot
+from parsieve.lake.base import ColumnPath, Lake, Snapshot
+
+StateT = TypeVar("StateT", bound=BloomState)
 
 # A lookup reads each shelf with one request, so merge the shelves behind the full ones if there are more than these.
 MAX_SHELVES = 8
@@ -36,39 +39,59 @@ def update(
     transaction = Transaction(log, "update bloom")
     while True:
         newest = transaction.begin()
-        if newest is None or not newest.blooms:
+        if newest is None or not (newest.blooms or newest.texts):
             return newest
-        blooms = {}
-        for state in newest.blooms.values():
-            column = target.find_column(state)
-            if column is None:
-                continue
-            path, field = column
-            if not _has_same_hashes(field.type, state.type):
-                # Values of the new type have other hashes, so the filters are useless.
-                state = replace(state, bindings=(), shelves=())
-            bound = bindings.read(log.store, state.bindings) if state.bindings else bindings.NOTHING
-            changed = target.changed_slices(bound.tokens, renewed or {})
-            added, failed = executor.fill_shelves(lake, changed, {path: state.fpp})
-            tokens = target.bindings(failed)
-            shelves = (*state.shelves, *added[path])
-            if len(shelves) > MAX_SHELVES:
-                full = full_shelves(log.store, shelves, tokens)
-                if len(shelves) - full > MAX_SHELVES:
-                    shelves = (*shelves[:full], *executor.merge_shelves(shelves[full:], tokens))
-            blooms[path] = replace(
-                state,
-                path=path,
-                field_id=field_id_of(field),
-                type=field.type,
-                table=target.table,
-                bindings=bindings.write(log.store, state.bindings, bound, Bindings(tokens)),
-                shelves=shelves,
-            )
-        if blooms == newest.blooms:
+        bring = _Update(log, lake, target, executor, renewed or {})
+        blooms, texts = bring.all_of(newest.blooms), bring.all_of(newest.texts)
+        if blooms == newest.blooms and texts == newest.texts:
             return newest
-        if version := transaction.commit(target.table, blooms=blooms):
+        if version := transaction.commit(target.table, blooms=blooms, texts=texts):
             return version
+
+
+@dataclass(frozen=True)
+class _Update:
+    log: Log
+    lake: Lake
+    target: Target
+    executor: Executor[Any]
+    renewed: Renewed
+
+    def all_of(self, states: Mapping[ColumnPath, StateT]) -> dict[ColumnPath, StateT]:
+        """Return the updated states of the columns that the table still has, by their current paths."""
+        updated = [self._updated(state) for state in states.values()]
+        return {state.path: state for state in updated if state is not None}
+
+    def _updated(self, state: StateT) -> StateT | None:
+        is_text = isinstance(state, TextState)
+        if isinstance(state, TextState) and state.form != TEXT_FORM:
+            # A newer parsieve can use it, and brings it up to date.
+            return state
+        column = self.target.find_column(state)
+        if column is None:
+            return None
+        store, (path, field) = self.log.store, column
+        if not _has_same_hashes(field.type, state.type):
+            # Values of the new type have other hashes, so the filters are useless.
+            state = replace(state, bindings=(), shelves=())
+        bound = bindings.read(store, state.bindings) if state.bindings else bindings.NOTHING
+        changed = self.target.changed_slices(bound.tokens, self.renewed)
+        added, failed = self.executor.fill_shelves(self.lake, changed, {path: state.fpp}, texts=is_text)
+        tokens = self.target.bindings(failed)
+        shelves = (*state.shelves, *added[path])
+        if len(shelves) > MAX_SHELVES:
+            full = full_shelves(store, shelves, tokens)
+            if len(shelves) - full > MAX_SHELVES:
+                shelves = (*shelves[:full], *self.executor.merge_shelves(shelves[full:], tokens))
+        return replace(
+            state,
+            path=path,
+            field_id=field_id_of(field),
+            type=field.type,
+            table=self.target.table,
+            bindings=bindings.write(store, state.bindings, bound, Bindings(tokens)),
+            shelves=shelves,
+        )
 
 
 def _has_same_hashes(left: pa.DataType, right: pa.DataType) -> bool:

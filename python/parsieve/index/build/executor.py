@@ -96,11 +96,12 @@ class Executor(Protocol[RowsT]):
         """
 
     def fill_shelves(
-        self, lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float]
+        self, lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float], *, texts: bool = False
     ) -> tuple[dict[ColumnPath, Shelves], dict[Location, Exception]]:
         """Store shelves with a Bloom filter for each slice and column, read in one scan.
 
-        `rates` are the false positive rates. Also return why slices could not be read.
+        `rates` are the false positive rates. With `texts`, the filters have the trigrams of texts instead of values.
+        Also return why slices could not be read.
         """
 
     def map_pages(self, lake: Lake, slices: Sequence[Slice]) -> MapReport:

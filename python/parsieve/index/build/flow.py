@@ -12,13 +12,13 @@ from parsieve.index.build.target import Target
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import field_id_of
-from parsieve.index.log.commit import BloomState, ColumnState, Commit, Log, TableState
+from parsieve.index.log.commit import BloomState, ColumnState, Commit, Log, TableState, TextState
 from parsieve.index.log.parts import Part
 from parsieve.index.log.publish import Transaction
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_field
 
-StateT = TypeVar("StateT", ColumnState, BloomState)
+StateT = TypeVar("StateT", ColumnState, BloomState, TextState)
 FilesT = TypeVar("FilesT")
 
 

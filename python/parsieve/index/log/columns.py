@@ -5,12 +5,15 @@ A renamed column keeps its index. A new column with the old name does not get it
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.types as pt
 
+from parsieve._core import FormatError
 from parsieve.errors import ColumnNotFoundError
+from parsieve.io import document
 from parsieve.lake.base import ColumnPath
 from parsieve.lake.rows.columns import FIELD_ID, PHYSICAL_NAME, leaf_field
 
@@ -54,6 +57,20 @@ def differ_in_width(left: pa.DataType, right: pa.DataType) -> bool:
     """Return whether one of two types of the same kind may lack values of the other, such as int32 and int64."""
     sized = (pt.is_integer, pt.is_floating, pt.is_decimal, pt.is_fixed_size_binary)
     return left != right and any(is_sized(data_type) for is_sized in sized for data_type in (left, right))
+
+
+def encode_type(data_type: pa.DataType) -> str:
+    """Return a type as an Arrow schema message, for documents."""
+    return base64.b64encode(pa.schema([pa.field("", data_type)]).serialize()).decode()
+
+
+def decode_type(fields: document.Fields, source: str) -> pa.DataType:
+    """Return the type in the field "arrow" of a document."""
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(fields.get("arrow", str), validate=True)))
+        return schema.field(0).type
+    except (ValueError, OSError, IndexError, pa.ArrowException) as error:
+        raise FormatError(f"{source}: the type of a column cannot be read: {error}") from error
 
 
 def _is_named_as_in_files(schema: pa.Schema, path: ColumnPath) -> bool:

@@ -7,7 +7,6 @@ log/v00000000000000000007    writer, parent, the table's snapshot; the files of 
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import secrets
 import time
@@ -18,16 +17,19 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from parsieve._core import FormatError, UnsupportedError
+from parsieve.index.log.columns import decode_type, encode_type
 from parsieve.index.log.folders import ATTEMPTS, LOG, Folders, contains, name_of, put_new
-from parsieve.index.log.parts import ROW_TYPES, MapPart, Part, Shelf, lost
+from parsieve.index.log.parts import ROW_TYPES, MapPart, Part, Shelf, lost, parts_of
 from parsieve.index.scan.units import UNITS, Unit
 from parsieve.io import document
 from parsieve.io.store.base import Store, Stored
 from parsieve.lake.base import ColumnPath, Snapshot
 
-# A version with a column in format 2 or with a map of pages is a document of version 2, which parsieve 0.1 refuses to
-# read and to change.
+# A version with a column in format 2, a text index or a map of pages is a document of version 2, which parsieve 0.1
+# refuses to read and to change.
 FORMAT = 2
+# Trigrams of the code points as stored, with the hash of a string of their own.
+TEXT_FORM = 1
 # How many earlier versions a commit lists with their table snapshots. The oldest of these lists older ones.
 HISTORY = 100
 
@@ -128,6 +130,14 @@ class BloomState:
 
 
 @dataclass(frozen=True, slots=True)
+class TextState(BloomState):
+    """The text index of one column in a version: a Bloom index of the trigrams of its texts."""
+
+    # The definition of the trigrams. A reader that does not know it skips no files.
+    form: int = TEXT_FORM
+
+
+@dataclass(frozen=True, slots=True)
 class MapState:
     """The map of pages in a version."""
 
@@ -160,6 +170,7 @@ class Commit:
     history: tuple[tuple[int, TableState], ...] = field(default=(), repr=False)
     # The map of pages, which belongs to the table and not to a column. None if the version has none.
     pages: MapState | None = None
+    texts: Mapping[ColumnPath, TextState] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """Encode the version as a file."""
@@ -176,6 +187,7 @@ class Commit:
                 "blooms": [_bloom(state) for _, state in sorted(self.blooms.items())],
                 "history": [{"version": version, **_state(state)} for version, state in self.history],
                 **({} if self.pages is None else {"pages": _pages(self.pages)}),
+                **({"texts": [_text(state) for _, state in sorted(self.texts.items())]} if self.texts else {}),
             },
             version=self.format,
         )
@@ -188,6 +200,7 @@ class Commit:
         if any(state.format > fields.version for state in columns):
             raise FormatError(f"{name} has a column in a newer format than its own")
         blooms = [_bloom_of(column, name) for column in fields.objects("blooms")]
+        texts = fields.objects("texts") if fields.version > 1 and fields.has("texts") else []
         return cls(
             version=fields.get("version", int),
             writer=fields.get("writer", str),
@@ -199,22 +212,34 @@ class Commit:
             blooms={state.path: state for state in blooms},
             history=tuple((entry.get("version", int), _state_of(entry)) for entry in fields.objects("history")),
             pages=_pages_of(fields) if fields.version > 1 else None,
+            texts={state.path: state for state in (_text_of(column, name) for column in texts)},
         )
 
     @property
     def format(self) -> int:
         """Return the format version of the document."""
-        return FORMAT if self.pages is not None else max((state.format for state in self.columns.values()), default=1)
+        if self.pages is not None or self.texts:
+            return FORMAT
+        return max((state.format for state in self.columns.values()), default=1)
+
+    @property
+    def states(self) -> list[ColumnState | BloomState]:
+        """Return the index of each kind of each column."""
+        return [*self.columns.values(), *self.blooms.values(), *self.texts.values()]
+
+    @property
+    def indexed(self) -> list[ColumnPath]:
+        """Return the paths of all indexed columns."""
+        return list(dict.fromkeys(state.path for state in self.states))
 
     @property
     def is_empty(self) -> bool:
         """Return whether no column is indexed."""
-        return not (self.columns or self.blooms)
+        return not self.states
 
     def parts(self) -> list[Part]:
         """Return every file that this version references."""
-        states: list[ColumnState | BloomState] = [*self.columns.values(), *self.blooms.values()]
-        parts = [part for state in states for part in state.parts()]
+        parts = [part for state in self.states for part in state.parts()]
         return parts if self.pages is None else [*parts, *self.pages.parts()]
 
 
@@ -224,15 +249,19 @@ def after(
     table: TableState,
     columns: Mapping[ColumnPath, ColumnState],
     blooms: Mapping[ColumnPath, BloomState] | None = None,
+    *,
+    texts: Mapping[ColumnPath, TextState] | None = None,
     pages: MapState | Literal[False] | None = None,
 ) -> Commit:
     """Return the version after `parent`.
 
-    If `blooms` or `pages` is None, the version keeps the Bloom indexes or the map of pages of the parent. If `pages` is
-    False, it has no map; nor has a version without columns.
+    If `blooms`, `texts` or `pages` is None, the version keeps these parts of the parent. If `pages` is False, it has no
+    map; nor has a version without columns.
     """
     if blooms is None:
         blooms = {} if parent is None else parent.blooms
+    if texts is None:
+        texts = {} if parent is None else parent.texts
     if pages is None and parent is not None:
         pages = parent.pages
     history = () if parent is None else ((parent.version, parent.table), *parent.history)[:HISTORY]
@@ -246,7 +275,8 @@ def after(
         columns=dict(columns),
         blooms=dict(blooms),
         history=history,
-        pages=(pages or None) if columns or blooms else None,
+        pages=(pages or None) if columns or blooms or texts else None,
+        texts=dict(texts),
     )
 
 
@@ -258,18 +288,10 @@ def _state_of(fields: document.Fields) -> TableState:
     return TableState(fields.name_of("id"), fields.get("instant", int))
 
 
-def _part(part: Part) -> list[Any]:
-    return [part.name, part.size, part.digest]
-
-
-def _parts_of(fields: document.Fields, field: str) -> tuple[Part, ...]:
-    return tuple(Part(name, size, digest) for name, size, digest in fields.rows(field, str, int, str))
-
-
 def _pages(pages: MapState) -> dict[str, Any]:
     return {
         "table": _state(pages.table),
-        "bindings": [_part(part) for part in pages.bindings],
+        "bindings": [part.to_list() for part in pages.bindings],
         "files": [part.to_row() for part in pages.files],
     }
 
@@ -280,7 +302,7 @@ def _pages_of(fields: document.Fields) -> MapState | None:
     pages = fields.inner("pages")
     return MapState(
         table=_state_of(pages.inner("table")),
-        bindings=_parts_of(pages, "bindings"),
+        bindings=parts_of(pages, "bindings"),
         files=tuple(MapPart.from_row(row) for row in pages.rows("files", *ROW_TYPES)),
     )
 
@@ -292,18 +314,10 @@ def _common_fields(column: ColumnState | BloomState) -> dict[str, Any]:
         "field_id": column.field_id,
         # "type" is for information only; "arrow" has the type as an Arrow schema message.
         "type": str(column.type),
-        "arrow": base64.b64encode(pa.schema([pa.field("", column.type)]).serialize()).decode(),
+        "arrow": encode_type(column.type),
         "table": _state(column.table),
-        "bindings": [_part(part) for part in column.bindings],
+        "bindings": [part.to_list() for part in column.bindings],
     }
-
-
-def _type_of(fields: document.Fields, source: str) -> pa.DataType:
-    try:
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(fields.get("arrow", str), validate=True)))
-        return schema.field(0).type
-    except (ValueError, OSError, IndexError, pa.ArrowException) as error:
-        raise FormatError(f"{source}: the type of a column cannot be read: {error}") from error
 
 
 def _rate_of(fields: document.Fields, source: str) -> float:
@@ -314,7 +328,7 @@ def _rate_of(fields: document.Fields, source: str) -> float:
 
 
 def _bloom(column: BloomState) -> dict[str, Any]:
-    shelves = [[*_part(shelf.directory), *_part(shelf.rows)] for shelf in column.shelves]
+    shelves = [[*shelf.directory.to_list(), *shelf.rows.to_list()] for shelf in column.shelves]
     return {**_common_fields(column), "fpp": str(column.fpp), "shelves": shelves}
 
 
@@ -326,11 +340,23 @@ def _bloom_of(fields: document.Fields, source: str) -> BloomState:
     return BloomState(
         path=fields.texts("path"),
         field_id=fields.maybe("field_id", int),
-        type=_type_of(fields, source),
+        type=decode_type(fields, source),
         table=_state_of(fields.inner("table")),
         fpp=fpp,
-        bindings=_parts_of(fields, "bindings"),
+        bindings=parts_of(fields, "bindings"),
         shelves=tuple(Shelf(Part(*shelf[:3]), Part(*shelf[3:])) for shelf in shelves),
+    )
+
+
+def _text(column: TextState) -> dict[str, Any]:
+    return {**_bloom(column), "form": column.form}
+
+
+def _text_of(fields: document.Fields, source: str) -> TextState:
+    state = _bloom_of(fields, source)
+    form = fields.get("form", int)
+    return TextState(
+        state.path, state.field_id, state.type, state.table, state.fpp, state.bindings, state.shelves, form=form
     )
 
 
@@ -340,11 +366,11 @@ def _column(column: ColumnState) -> dict[str, Any]:
         **_common_fields(column),
         "base": {
             "instant": base.instant,
-            "root": [_part(base.root)],
-            "files": [_part(part) for part in base.files],
+            "root": [base.root.to_list()],
+            "files": [part.to_list() for part in base.files],
             "pairs": base.pairs,
         },
-        "deltas": [[delta.instant, *_part(delta.file), delta.changes] for delta in column.deltas],
+        "deltas": [[delta.instant, *delta.file.to_list(), delta.changes] for delta in column.deltas],
         **({} if column.layout is None else {"format": FORMAT, "layout": _layout(column.layout)}),
     }
 
@@ -374,17 +400,17 @@ def _layout_of(fields: document.Fields, source: str) -> Layout | None:
 
 def _column_of(fields: document.Fields, source: str) -> ColumnState:
     base = fields.inner("base")
-    root = _parts_of(base, "root")
+    root = parts_of(base, "root")
     layout = _layout_of(fields, source)
     if len(root) != 1 or not fields.texts("path"):
         raise FormatError(f"{source}: a column does not have exactly one path and one root")
     return ColumnState(
         path=fields.texts("path"),
         field_id=fields.maybe("field_id", int),
-        type=_type_of(fields, source),
+        type=decode_type(fields, source),
         table=_state_of(fields.inner("table")),
-        bindings=_parts_of(fields, "bindings"),
-        base=Base(base.get("instant", int), root[0], _parts_of(base, "files"), base.get("pairs", int)),
+        bindings=parts_of(fields, "bindings"),
+        base=Base(base.get("instant", int), root[0], parts_of(base, "files"), base.get("pairs", int)),
         deltas=tuple(
             DeltaPart(instant, Part(name, size, digest), changes)
             for instant, name, size, digest, changes in fields.rows("deltas", int, str, int, str, int)

@@ -37,6 +37,10 @@ class Part:
         store.put(name, data)
         return cls(name, len(data), hashlib.sha256(data).hexdigest())
 
+    def to_list(self) -> list[Any]:
+        """Return the values to store in a document."""
+        return [self.name, self.size, self.digest]
+
     def get(self, store: Store) -> bytes:
         """Read the file, and check its digest."""
         try:
@@ -46,6 +50,11 @@ class Part:
         if hashlib.sha256(data).hexdigest() != self.digest:
             raise BrokenPartError(store, self.name, "its bytes are not those that were written")
         return data
+
+
+def parts_of(fields: document.Fields, field: str) -> tuple[Part, ...]:
+    """Return the files that a field of a document lists."""
+    return tuple(Part(name, size, digest) for name, size, digest in fields.rows(field, str, int, str))
 
 
 class BrokenPartError(FormatError):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from parsieve.errors import ConflictError
-from parsieve.index.log.commit import BloomState, ColumnState, Commit, Log, MapState, TableState, after
+from parsieve.index.log.commit import BloomState, ColumnState, Commit, Log, MapState, TableState, TextState, after
 from parsieve.index.log.parts import lost
 from parsieve.lake.base import ColumnPath
 
@@ -16,6 +16,7 @@ RETRIES = 100
 
 Columns = Mapping[ColumnPath, ColumnState]
 Blooms = Mapping[ColumnPath, BloomState]
+Texts = Mapping[ColumnPath, TextState]
 
 
 class Transaction:
@@ -61,6 +62,7 @@ class Transaction:
         *,
         columns: Columns | None = None,
         blooms: Blooms | None = None,
+        texts: Texts | None = None,
         pages: MapState | Literal[False] | None = None,
     ) -> Commit | None:
         """Commit a version with these columns. If an argument is None, this kind of index does not change.
@@ -72,7 +74,7 @@ class Transaction:
         newest = self._newest
         if columns is None:
             columns = {} if newest is None else newest.columns
-        version = after(newest, self._operation, table, columns, blooms, pages)
+        version = after(newest, self._operation, table, columns, blooms, texts=texts, pages=pages)
         parts_before = set() if newest is None else set(newest.parts())
         new_parts = [part for part in version.parts() if part not in parts_before]
         # Never publish a version whose files are missing, not even briefly.
@@ -101,11 +103,12 @@ def _withdraw(log: Log, version: Commit, missing: set[str]) -> None:
             return
         columns = {path: state for path, state in newest.columns.items() if not _uses(state, missing)}
         blooms = {path: state for path, state in newest.blooms.items() if not _uses(state, missing)}
+        texts = {path: state for path, state in newest.texts.items() if not _uses(state, missing)}
         has_bad_map = newest.pages is not None and _uses(newest.pages, missing)
-        if not has_bad_map and len(columns) + len(blooms) == len(newest.columns) + len(newest.blooms):
+        if not has_bad_map and len(columns) + len(blooms) + len(texts) == len(newest.states):
             return
         pages: Literal[False] | None = False if has_bad_map else None
-        if transaction.commit(newest.table, columns=columns, blooms=blooms, pages=pages):
+        if transaction.commit(newest.table, columns=columns, blooms=blooms, texts=texts, pages=pages):
             return
 
 

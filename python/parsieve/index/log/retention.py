@@ -68,7 +68,7 @@ def _commit_without(log: Log, columns: Sequence[str | Sequence[str]] | None) -> 
         newest = transaction.begin()
         if newest is None:
             return None, set()
-        indexed = {*newest.columns, *newest.blooms}
+        indexed = set(newest.indexed)
         paths = indexed if columns is None else {path_of(column) for column in columns}
         unknown = paths - indexed
         if unknown:
@@ -77,7 +77,8 @@ def _commit_without(log: Log, columns: Sequence[str | Sequence[str]] | None) -> 
             return newest, paths
         kept = {path: state for path, state in newest.columns.items() if path not in paths}
         kept_blooms = {path: state for path, state in newest.blooms.items() if path not in paths}
-        if version := transaction.commit(newest.table, columns=kept, blooms=kept_blooms):
+        kept_texts = {path: state for path, state in newest.texts.items() if path not in paths}
+        if version := transaction.commit(newest.table, columns=kept, blooms=kept_blooms, texts=kept_texts):
             return version, paths
 
 

@@ -65,13 +65,13 @@ def compact(
 
     A column without deltas and without masked slices is skipped, unless `rewrite` or `purge` is true. With either, a
     new base in format 2 has nothing of the old one: it is read from the table, and has the same bytes as a new build.
-    Bloom indexes are skipped too, because updates merge their shelves.
+    Bloom and text indexes are skipped too, because updates merge their shelves.
     """
     newest = log.newest()
     if newest is None or newest.is_empty:
         raise IndexNotFoundError(f"{log.store} holds no index; build one first")
     paths = [path_of(column) for column in columns] if columns is not None else list(newest.columns)
-    indexed = {*newest.columns, *newest.blooms}
+    indexed = newest.indexed
     for path in paths:
         if path not in indexed:
             raise not_indexed(".".join(path), map(".".join, indexed))

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from parsieve.predicate import expr as typed
 from parsieve.predicate.expr import Column, Expr, Literal
 from parsieve.predicate.normalize import normalize
+from parsieve.predicate.text.trigrams import trigrams_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +73,16 @@ class Begins(Question):
 
     def __str__(self) -> str:
         return f"{self.column} {'DOES NOT START' if self.opposite else 'STARTS'} WITH {self.prefix}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HoldsText(Question):
+    """Is there a text that matches a pattern of LIKE?"""
+
+    like: typed.Like
+
+    def __str__(self) -> str:
+        return str(self.like)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,7 +188,22 @@ def _tree(expr: Expr) -> Tree:
             return Begins(column, prefix)
         case typed.Not(typed.StartsWith(column, prefix)):
             return Begins(column, prefix, opposite=True)
+        case typed.Like(column):
+            return HoldsText(column, expr)
+        case typed.Not(typed.Like()):
+            # Nothing shows that all texts of a file match.
+            return Constant(True)
     raise AssertionError(expr)
+
+
+def trigrams_of_question(question: Question) -> list[tuple[str, ...]] | None:
+    """Return the trigrams that a matching text contains, each with its spellings; None for questions of other kinds."""
+    match question:
+        case HoldsText(_, like):
+            return trigrams_of(like.texts, ignore_case=like.ignore_case)
+        case Begins(_, prefix, False) if isinstance(text := prefix.scalar.as_py(), str):
+            return trigrams_of([text])
+    return None
 
 
 def _compare(column: Column, op: typed.Operator, value: Literal) -> Tree:

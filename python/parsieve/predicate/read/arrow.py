@@ -36,7 +36,8 @@ from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or
 from parsieve.predicate.literals import Value
 from parsieve.predicate.messages import NotUnderstoodError
 from parsieve.predicate.read.nan_rules import compare_ieee
-from parsieve.predicate.read.sql import like_prefix
+from parsieve.predicate.read.patterns import like, pattern_around, pattern_before, regex
+from parsieve.predicate.text.like import Wildcard, read_like
 
 _COMPARISONS: dict[str, Operator] = {
     "equal": "=",
@@ -230,16 +231,37 @@ class _Reader:
             case "starts_with", (inner,) if not _options(node).get("ignore_case"):
                 operand = self.operand(inner)
                 return build.starts_with(operand, _pattern(operand, _options(node)["pattern_scalar"]))
-            case "match_like", (inner,) if not _options(node).get("ignore_case"):
-                operand = self.operand(inner)
-                text = str(scalar_value(_options(node)["pattern_scalar"]))
-                prefix, rest = like_prefix(text, "\\")
-                value = prefix.encode() if is_bytes(operand.column.value_type) else prefix
-                if rest and set(rest) == {"%"}:
-                    return build.starts_with(operand, value)
-                if not rest:
-                    return build.compare(operand, "=", value)
+            case "ends_with" | "match_substring" | "match_substring_regex" | "match_like" as name, (inner,):
+                return self._match(name, self.operand(inner), node)
         raise NotUnderstoodError(f"pyarrow's {node.name} is not supported here")
+
+    def _match(self, name: str, operand: Operand, node: _Call) -> Expr:
+        build, options = self._build, _options(node)
+        pattern, ignores_case = scalar_value(options["pattern_scalar"]), bool(options.get("ignore_case"))
+        if is_bytes(operand.column.value_type):
+            # Binary columns have prefixes only.
+            prefix, *others = read_like(str(pattern), "\\") if name == "match_like" and not ignores_case else (None,)
+            if isinstance(prefix, str) and not others:
+                return build.compare(operand, "=", prefix.encode())
+            if isinstance(prefix, str) and others == [Wildcard.ANY]:
+                return build.starts_with(operand, prefix.encode())
+            raise NotUnderstoodError(f"pyarrow's {name} is not supported for binary columns")
+        if not isinstance(pattern, str):
+            raise NotUnderstoodError("the pattern must be a string")
+        source = _text(node)
+        match name:
+            case "match_substring_regex":
+                return regex(build, operand, pattern, source=source, ignore_case=ignores_case)
+            case "match_like":
+                parsed = read_like(pattern, "\\")
+                if "\\" in pattern and parsed[1:] not in ((), (Wildcard.ANY,)):
+                    # pyarrow takes a backslash in some of these patterns literally.
+                    raise NotUnderstoodError("pyarrow reads a backslash in this pattern inconsistently")
+            case "match_substring":
+                parsed = pattern_around(pattern)
+            case _:
+                parsed = pattern_before(pattern)
+        return like(build, operand, parsed, source=source, ignore_case=ignores_case)
 
     def _is_in(self, operand: Operand, options: dict[str, Any]) -> Expr:
         values = [scalar_value(value) for value in options["value_set_scalar"].values]

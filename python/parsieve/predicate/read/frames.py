@@ -9,7 +9,7 @@ import io
 import json
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,8 @@ from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, all_of, any_of
 from parsieve.predicate.messages import NotUnderstoodError, shortened
 from parsieve.predicate.read.json_trees import read_json
+from parsieve.predicate.read.patterns import like, pattern_around, pattern_before, regex
+from parsieve.predicate.text.like import Pattern
 
 _COMPARISONS: dict[str, Operator] = {"Eq": "=", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 
@@ -99,6 +101,10 @@ class _Reader:
                 return build.starts_with(self.operand(inner), self.value(prefix))
             case {"Function": {"input": [inner, prefix], "function": {"BinaryExpr": "StartsWith"}}}:
                 return build.starts_with(self.operand(inner), self.value(prefix))
+            case {"Function": {"input": [inner, text], "function": {"StringExpr": "EndsWith"}}}:
+                return self._match(node, inner, text, pattern_before)
+            case {"Function": {"input": [inner, text], "function": {"StringExpr": {"Contains": {"literal": literal}}}}}:
+                return self._match(node, inner, text, pattern_around if literal else None)
             case {"Column": str()}:
                 operand = self.operand(node)
                 if not pa.types.is_boolean(operand.column.value_type):
@@ -109,6 +115,17 @@ class _Reader:
             if value is None or isinstance(value, bool):
                 return Always(value)
         raise NotUnderstoodError("this Polars expression is not supported")
+
+    def _match(self, node: Any, inner: Any, text: Any, form: Callable[[str], Pattern] | None) -> Expr:
+        """Build a match with the pattern that `form` makes of a text; without `form`, the text is an expression."""
+        operand, value = self.operand(inner), self.value(text)
+        if value is None:
+            return Always(None)
+        if not isinstance(value, str):
+            raise NotUnderstoodError("the pattern must be a string")
+        if form is None:
+            return regex(self._build, operand, value, source=_text(node))
+        return like(self._build, operand, form(value), source=_text(node))
 
     def _same(self, operand: Operand, value: Any) -> Expr:
         null = self._build.is_null(operand)

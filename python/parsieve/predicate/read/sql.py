@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -20,7 +20,9 @@ from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.expr import Always, And, Expr, Not, Operator, Or, all_of
 from parsieve.predicate.literals import DecimalLiteral, Value, read_number
 from parsieve.predicate.messages import NotUnderstoodError, shortened
+from parsieve.predicate.read.patterns import like, pattern_around, pattern_before, regex
 from parsieve.predicate.temporal import to_moment
+from parsieve.predicate.text.like import Pattern, read_like
 
 
 class Predicates(Dialect):
@@ -30,9 +32,6 @@ class Predicates(Dialect):
         IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
         HEX_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("x'", "'"), ("X'", "'")]
 
-
-_PREFIXES_ONLY = "only patterns with a fixed beginning, such as 'abc%', can skip files"
-_PREFIX_ONLY = "only the beginning of the pattern is used"
 
 _COMPARISONS: dict[type[exp.Expression], Operator] = {
     exp.EQ: "=",
@@ -52,6 +51,10 @@ _EVALUATED: dict[Operator, Any] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+
+
+# Functions of DuckDB that sqlglot does not know. None: the pattern is a regular expression.
+_MATCHES: dict[str, Callable[[str], Pattern] | None] = {"suffix": pattern_before, "regexp_matches": None}
 
 
 def _with_quotes_hint(error: ColumnNotFoundError, column: exp.Expression) -> ColumnNotFoundError:
@@ -209,11 +212,20 @@ class _Reader:
             case exp.NullSafeNEQ():
                 _only(node, "this", "expression")
                 return Not(self._same(node.this, node.expression))
-            case exp.Like():
+            case exp.Like() | exp.ILike():
                 return self._like(node, None)
-            case exp.Escape() if isinstance(node.this, exp.Like):
+            case exp.Escape() if isinstance(node.this, exp.Like | exp.ILike):
                 _only(node, "this", "expression")
                 return self._like(node.this, self.value(node.expression))
+            case exp.Contains() | exp.EndsWith():
+                _only(node, "this", "expression")
+                form = pattern_around if isinstance(node, exp.Contains) else pattern_before
+                return self._match(node, node.this, node.expression, form)
+            case exp.RegexpLike() | exp.RegexpILike() | exp.RegexpFullMatch():
+                _only(node, "this", "expression")
+                return self._match(node, node.this, node.expression, None)
+            case exp.Anonymous(this=str(name), expressions=[tested, pattern]) if name.lower() in _MATCHES:
+                return self._match(node, tested, pattern, _MATCHES[name.lower()])
             case exp.StartsWith():
                 _only(node, "this", "expression")
                 return build.starts_with(self.operand(node.this), self.value(node.expression))
@@ -269,13 +281,13 @@ class _Reader:
         null = self._build.is_null(operand)
         return null if value is None else all_of(Not(null), self._build.compare(operand, "=", value))
 
-    def _like(self, node: exp.Like, escape: Value | None) -> Expr:
+    def _like(self, node: exp.Like | exp.ILike, escape: Value | None) -> Expr:
         _only(node, "this", "expression", "negate")
         condition = self._match_pattern(node, self.value(node.expression), escape)
         # NOT LIKE is an argument of the node, or in older versions of sqlglot a node around it.
         return Not(condition) if node.args.get("negate") else condition
 
-    def _match_pattern(self, node: exp.Like, pattern: Value | None, escape: Value | None) -> Expr:
+    def _match_pattern(self, node: exp.Like | exp.ILike, pattern: Value | None, escape: Value | None) -> Expr:
         operand = self.operand(node.this)
         if pattern is None:
             return Always(None)
@@ -284,13 +296,22 @@ class _Reader:
         # Without ESCAPE, engines differ in the meaning of a backslash.
         if escape is None and "\\" in pattern:
             raise NotUnderstoodError("engines disagree about a backslash in LIKE; add ESCAPE")
-        prefix, rest = like_prefix(pattern, escape)
-        if rest == "":
-            return self._build.compare(operand, "=", prefix)
-        has_prefix = self._build.starts_with(operand, prefix)
-        if set(rest) == {"%"}:
-            return has_prefix
-        return And((has_prefix, make_unknown(_text(node), _PREFIXES_ONLY if prefix == "" else _PREFIX_ONLY)))
+        ignores_case = isinstance(node, exp.ILike)
+        return like(self._build, operand, read_like(pattern, escape), source=_text(node), ignore_case=ignores_case)
+
+    def _match(
+        self, node: exp.Expression, tested: exp.Expression, text: exp.Expression, form: Callable[[str], Pattern] | None
+    ) -> Expr:
+        """Build a match with the pattern that `form` makes of a text; without `form`, the text is an expression."""
+        operand, value = self.operand(tested), self.value(text)
+        if value is None:
+            return Always(None)
+        if not isinstance(value, str):
+            raise NotUnderstoodError("the pattern must be a string")
+        if form is not None:
+            return like(self._build, operand, form(value), source=_text(node))
+        ignores_case = isinstance(node, exp.RegexpILike)
+        return regex(self._build, operand, value, source=_text(node), ignore_case=ignores_case)
 
     def operand(self, node: exp.Expression) -> Operand:
         """Return the column on one side of a comparison."""
@@ -365,22 +386,6 @@ def _only(node: exp.Expression, *names: str) -> None:
     others = [name for name, value in node.args.items() if value and name not in names]
     if others:
         raise NotUnderstoodError(f"{others[0].upper().replace('_', ' ')} is not supported here")
-
-
-def like_prefix(pattern: str, escape: str | None) -> tuple[str, str]:
-    """Split a pattern before its first wildcard, and unescape the first part."""
-    prefix: list[str] = []
-    position = 0
-    while position < len(pattern):
-        if pattern[position] == escape:
-            if pattern[position + 1 : position + 2] not in ("%", "_", escape):
-                raise NotUnderstoodError("the escape character must precede %, _ or itself")
-            position += 1
-        elif pattern[position] in "%_":
-            return "".join(prefix), pattern[position:]
-        prefix.append(pattern[position])
-        position += 1
-    return "".join(prefix), ""
 
 
 def _bytes(digits: str) -> bytes:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Literal, Not, Or, StartsWith
+from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Like, Literal, Not, Or, StartsWith
 from parsieve.predicate.render.form import join_balanced, prepare
+from parsieve.predicate.text.like import contained_text, last_text, write_regex
 
 _OPERATORS = {
     "=": operator.eq,
@@ -56,6 +58,10 @@ def _render(expr: Expr) -> pc.Expression:
             return _starts_with(column, prefix)
         case Not(StartsWith(column, prefix)):
             return ~_starts_with(column, prefix)
+        case Like():
+            return _like(expr)
+        case Not(Like() as like):
+            return ~_like(like)
     raise AssertionError(expr)
 
 
@@ -87,6 +93,23 @@ def _starts_with(column: Column, prefix: Literal) -> pc.Expression:
     if pa.types.is_fixed_size_binary(column.value_type):
         field = field.cast(pa.binary())
     return pc.starts_with(field, prefix.scalar.as_py())
+
+
+def _like(leaf: Like) -> pc.Expression:
+    return match_pattern(_field(leaf.column), leaf)
+
+
+def match_pattern(values: Any, leaf: Like) -> Any:
+    """Match a column with a pattern: an array or an Expression."""
+    if pa.types.is_string_view(leaf.column.value_type):
+        # pyarrow has no such functions for views.
+        values = pc.cast(values, pa.large_string()) if isinstance(values, pa.Array) else values.cast(pa.large_string())
+    if (text := contained_text(leaf.pattern)) is not None:
+        return pc.match_substring(values, text, ignore_case=leaf.ignore_case)
+    if (text := last_text(leaf.pattern)) is not None and not leaf.ignore_case:
+        return pc.ends_with(values, text)
+    # pyarrow's match_like takes a backslash in some patterns literally.
+    return pc.match_substring_regex(values, write_regex(leaf.pattern), ignore_case=leaf.ignore_case)
 
 
 def _field(column: Column) -> pc.Expression:

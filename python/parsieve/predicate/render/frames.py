@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from parsieve._core import UnsupportedError
-from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Literal, Not, Or, StartsWith
+from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Like, Literal, Not, Or, StartsWith
 from parsieve.predicate.render.form import join_balanced, prepare
+from parsieve.predicate.text.like import contained_text, last_text, write_regex
 
 if TYPE_CHECKING:
     import polars as pl
@@ -54,6 +55,10 @@ def _render(expr: Expr) -> pl.Expr:
             return _starts_with(column, prefix)
         case Not(StartsWith(column, prefix)):
             return ~_starts_with(column, prefix)
+        case Like():
+            return _like(expr)
+        case Not(Like() as like):
+            return ~_like(like)
     raise AssertionError(expr)
 
 
@@ -111,3 +116,14 @@ def _starts_with(column: Column, prefix: Literal) -> pl.Expr:
     field = _column(column)
     value = prefix.scalar.as_py()
     return field.bin.starts_with(value) if isinstance(value, bytes) else field.str.starts_with(value)
+
+
+def _like(leaf: Like) -> pl.Expr:
+    field = _column(leaf.column)
+    if not leaf.ignore_case:
+        if (text := contained_text(leaf.pattern)) is not None:
+            return field.str.contains(text, literal=True)
+        if (text := last_text(leaf.pattern)) is not None:
+            return field.str.ends_with(text)
+    flag = "(?i)" if leaf.ignore_case else ""
+    return field.str.contains(flag + write_regex(leaf.pattern))

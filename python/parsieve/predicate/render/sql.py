@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from parsieve._core import UnsupportedError
 from parsieve.predicate.builder import is_bytes, is_text
-from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Literal, Not, Or, StartsWith
+from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Like, Literal, Not, Or, StartsWith
 from parsieve.predicate.render.form import prepare
 from parsieve.predicate.temporal import NANOS
+from parsieve.predicate.text.like import contained_text, last_text, write_like
 
 _EPOCH = date(1970, 1, 1)
 _NANOS_PER_DAY = 86_400 * 10**9
@@ -58,7 +59,7 @@ class _Sql(ABC):
                 return "TRUE" if value else "FALSE"
             case Not(IsNull(column)):
                 return f"({self.column(column)} IS NOT NULL)"
-            case Not(In() | StartsWith() as leaf):
+            case Not(In() | StartsWith() | Like() as leaf):
                 return f"(NOT {self.condition(leaf)})"
             case IsNull(column):
                 return f"({self.column(column)} IS NULL)"
@@ -73,6 +74,8 @@ class _Sql(ABC):
                 return f"({self.column(column)} IN ({', '.join(self.literal(value) for value in values)}))"
             case StartsWith(column, prefix):
                 return self.starts_with(column, prefix)
+            case Like():
+                return self.like(expr)
         raise AssertionError(expr)
 
     @staticmethod
@@ -126,6 +129,8 @@ class _Sql(ABC):
     def bytes(self, data: bytes) -> str: ...
     @abstractmethod
     def starts_with(self, column: Column, prefix: Literal) -> str: ...
+    @abstractmethod
+    def like(self, leaf: Like) -> str: ...
 
 
 def _calendar(days: int) -> str | None:
@@ -206,6 +211,15 @@ class _DuckDb(_Sql):
         upper = f" AND {self.column(column)} < {self.bytes(above)}" if above else ""
         return f"({self.column(column)} >= {self.bytes(value)}{upper})"
 
+    def like(self, leaf: Like) -> str:
+        column = self.column(leaf.column)
+        if (text := contained_text(leaf.pattern)) is not None and not leaf.ignore_case:
+            return f"contains({column}, {self.text(text)})"
+        if (text := last_text(leaf.pattern)) is not None and not leaf.ignore_case:
+            return f"ends_with({column}, {self.text(text)})"
+        operator = "ILIKE" if leaf.ignore_case else "LIKE"
+        return f"({column} {operator} {self.text(write_like(leaf.pattern, '!'))} ESCAPE '!')"
+
 
 def _next_prefix(prefix: bytes) -> bytes | None:
     """Return the smallest bytes that are greater than all bytes with this prefix, or None if there are none."""
@@ -264,3 +278,12 @@ class _Spark(_Sql):
         value = prefix.scalar.as_py()
         literal = self.text(value) if isinstance(value, str) else self.bytes(value)
         return f"startswith({self.column(column)}, {literal})"
+
+    def like(self, leaf: Like) -> str:
+        column = self.column(leaf.column)
+        if (text := contained_text(leaf.pattern)) is not None and not leaf.ignore_case:
+            return f"contains({column}, {self.text(text)})"
+        if (text := last_text(leaf.pattern)) is not None and not leaf.ignore_case:
+            return f"endswith({column}, {self.text(text)})"
+        operator = "ILIKE" if leaf.ignore_case else "LIKE"
+        return f"({column} {operator} {self.text(write_like(leaf.pattern, '!'))} ESCAPE '!')"

@@ -19,6 +19,7 @@ from parsieve.index.bloom.compact import live_filters
 from parsieve.index.bloom.fill import FOLDER, fill, put_filters, put_shelf
 from parsieve.index.bloom.shelf import Filled, arranged, filter_of, on_shelves
 from parsieve.index.log.parts import Shelf
+from parsieve.index.text.fill import fill_texts
 from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 
@@ -61,6 +62,8 @@ class FillTask:
     lake: Lake
     slices: Sequence[Slice]
     rates: Mapping[ColumnPath, float]
+    # Whether the filters have the trigrams of texts instead of values.
+    texts: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,10 @@ def fill_filters(task: FillTask) -> list[FilledSlice]:
     slices: list[FilledSlice] = []
     waiting = bytearray()
     name = unique(FOLDER, "filters")
+    fill_slice = fill_texts if task.texts else fill
     for file_slice in task.slices:
         started = time.monotonic()
-        filters, error = fill(task.lake, file_slice, task.rates)
+        filters, error = fill_slice(task.lake, file_slice, task.rates)
         stored = []
         for filled in filters:
             start = len(waiting)

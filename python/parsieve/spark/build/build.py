@@ -12,6 +12,8 @@ from parsieve.index.log.columns import paths_of
 from parsieve.index.log.commit import Commit, Log, TableState
 from parsieve.index.pages import maintain
 from parsieve.index.sieve import build as sieve
+from parsieve.index.text.build import build as build_text
+from parsieve.index.text.build import check_columns
 from parsieve.observe.logs import SPARK, place
 from parsieve.spark.build import kinds
 from parsieve.spark.build.executor import MEMORY, SparkExecutor
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 Column = str | Sequence[str]
 # The rates of the two kinds of index unless the caller chooses one.
-SIEVE_FPP, BLOOM_FPP = 0.02, 0.01
+SIEVE_FPP, BLOOM_FPP, TEXT_FPP = 0.02, 0.01, 0.02
 
 
 def build_index(
@@ -56,7 +58,8 @@ def build_index(
         columns: one column or several; for a field of a struct, the path with dots.
         kind: as for `Table.build_index`: "sieve" answers points, ranges and prefixes; "bloom" stores a filter for each
             file, which answers only points, takes fewer bytes, and rejects keys that do not exist; "both" builds both,
-            with one scan for each; "auto" builds for each column what `advise` recommends, which may be nothing.
+            with one scan for each; "text" stores a filter for each file, which answers for text inside strings; "auto"
+            builds for each column what `advise` recommends, which may be nothing.
         as_of: a version, snapshot id, instant or time of the table.
         index_location: where to store the index; None is the default place.
         storage_options: options to access the object store of the table and of the index.
@@ -64,8 +67,8 @@ def build_index(
         parts: how many parts to build a Sieve index in; None depends on the number of rows. The result is the same.
         memory: bytes of rows that a reading task holds before it writes a run, or of filters that it writes together.
         fpp: the false positive rate. For a Sieve index, how many units it may name on average for a key that does not
-            exist, as for `Table.build_index`; None stores no fingerprints. For a Bloom index, the rate of its filters.
-            "auto" is 0.02 for a Sieve and 0.01 for a Bloom index.
+            exist, as for `Table.build_index`; None stores no fingerprints. For a Bloom or text index, the rate of its
+            filters. "auto" is 0.01 for a Bloom index, and 0.02 for others.
         unit: the units of a Sieve index, as for `Table.build_index`: "file", "row_group", "rows" or "auto".
         keep_keys: whether a Sieve index stores all keys, so that a compaction need not read the table again.
         pages: whether the index also has a map of the pages of all files, as for `Table.build_index`.
@@ -78,13 +81,13 @@ def build_index(
     1
     """
     if kind not in kinds.KINDS:
-        raise ValueError(f'the kinds of index are "sieve", "bloom", "both" and "auto", not {kind!r}')
-    if kind == "bloom" and (options is not None or parts is not None):
-        raise ValueError('options and parts apply to a Sieve index only, not to kind="bloom"')
+        raise ValueError(f'the kinds of index are "sieve", "bloom", "both", "text" and "auto", not {kind!r}')
+    if kind in ("bloom", "text") and (options is not None or parts is not None):
+        raise ValueError(f"options and parts apply to a Sieve index only, not to kind={kind!r}")
     if parts is not None and parts < 1:
         raise ValueError("parts must be at least 1")
-    if kind == "bloom" and (fpp is None or keep_keys):
-        raise ValueError('fpp=None and keep_keys apply to a Sieve index only, not to kind="bloom"')
+    if kind in ("bloom", "text") and (fpp is None or keep_keys):
+        raise ValueError(f"fpp=None and keep_keys apply to a Sieve index only, not to kind={kind!r}")
     rate = fpp if fpp is None or fpp == "auto" else checked_fpp(fpp)
     sieve_rate = SIEVE_FPP if rate == "auto" else rate
     # None means no fingerprints, which a Bloom index beside the Sieve does not have anyway.
@@ -99,12 +102,18 @@ def build_index(
     blooms = [path for path, choice in chosen.items() if choice in ("bloom", "both")]
     # Check the Bloom columns first, so that nothing is built if one of them cannot be.
     bloom.fields_of(snapshot.schema, blooms)
+    texts = paths if kind == "text" else []
+    check_columns(snapshot.schema, texts)
     executor = SparkExecutor(spark, store, memory, options, parts)
     version = None
     if sieves:
         version = sieve.build(log, lake, snapshot, sieves, executor, layouts)
     if blooms:
         version = bloom.build(log, lake, snapshot, blooms, executor, fpp=bloom_rate)
+    if texts:
+        version = build_text(
+            log, lake, snapshot, texts, executor, fpp=TEXT_FPP if rate is None or rate == "auto" else rate
+        )
     if version is not None:
         version = maintain.ensure(log, lake, snapshot, executor, pages).version
     for path, choice in chosen.items():

@@ -146,11 +146,11 @@ class SparkExecutor:
         """Return None: everything is read again, because one process may not hold the segments of a large index."""
 
     def fill_shelves(
-        self, lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float]
+        self, lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float], *, texts: bool = False
     ) -> tuple[dict[ColumnPath, Shelves], dict[Location, Exception]]:
         """Store shelves with a Bloom filter for each slice and column; also return why slices could not be read."""
         tasks = [
-            bloom.FillTask(self.store, lake, slices[start:end], rates)
+            bloom.FillTask(self.store, lake, slices[start:end], rates, texts)
             for start, end in executors.shares(self.spark, [file_slice.size for file_slice in slices])
         ]
         names = ", ".join(".".join(path) for path in rates)

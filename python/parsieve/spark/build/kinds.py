@@ -10,7 +10,7 @@ from parsieve.index.indexed_table import FEW_FILES
 from parsieve.index.log.commit import Layout
 from parsieve.lake.base import ColumnPath, Lake, Snapshot
 
-KINDS = ("auto", "sieve", "bloom", "both")
+KINDS = ("auto", "sieve", "bloom", "both", "text")
 
 
 def choose(

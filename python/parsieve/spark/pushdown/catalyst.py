@@ -84,16 +84,29 @@ def _condition(node: Any) -> pc.Expression | None:
         return None if column is None else pc.is_nan(column)
     if name == "Not":
         return _negation(node.child())
-    if name == "StartsWith":
-        return _prefix_test(node)
+    if name in _TEXT_TESTS:
+        return _text_test(node, name)
+    if name == "Like":
+        # Spark's optimizer keeps LIKE only with patterns that are more than one test.
+        pattern = _literal(node.right())
+        is_plain = pattern is not None and pa.types.is_string(pattern.type) and "\\" not in str(pattern)
+        return _text_test(node, name) if is_plain and str(node.escapeChar()) == "\\" else None
     return _flag(node, True)
 
 
-def _prefix_test(node: Any) -> pc.Expression | None:
-    column, prefix = _column(node.left()), _literal(node.right())
-    if column is None or prefix is None or not pa.types.is_string(prefix.type) or prefix.as_py() is None:
+# pyarrow's functions for Spark's tests of texts.
+_TEXT_TESTS: dict[str, Callable[[Any, str], pc.Expression]] = {
+    "StartsWith": pc.starts_with,
+    "EndsWith": pc.ends_with,
+    "Contains": pc.match_substring,
+}
+
+
+def _text_test(node: Any, name: str) -> pc.Expression | None:
+    column, text = _column(node.left()), _literal(node.right())
+    if column is None or text is None or not pa.types.is_string(text.type) or text.as_py() is None:
         return None
-    return pc.starts_with(column, prefix.as_py())
+    return _TEXT_TESTS.get(name, pc.match_like)(column, text.as_py())
 
 
 def _flag(node: Any, value: bool) -> pc.Expression | None:
@@ -114,9 +127,9 @@ def _negation(node: Any) -> pc.Expression | None:
         if column is None or values is None or len(values) > 100 or pa.types.is_floating(values[0].type):
             return None
         return functools.reduce(operator.and_, (column != value for value in values))
-    if name == "StartsWith":
-        prefix_test = _prefix_test(node)
-        return None if prefix_test is None else ~prefix_test
+    if name in _TEXT_TESTS:
+        text_test = _text_test(node, name)
+        return None if text_test is None else ~text_test
     return _flag(node, False)
 
 

@@ -19,12 +19,12 @@ from parsieve.predicate.expr import (
     Expr,
     In,
     IsNull,
+    Leaf,
     Literal,
     Not,
     Operator,
     Or,
     OutOfType,
-    StartsWith,
     all_of,
     any_of,
 )
@@ -54,11 +54,9 @@ def _stored(expr: Expr, paths: frozenset[tuple[str, ...]]) -> Expr:
             return all_of(*(_stored(part, paths) for part in parts))
         case Or(parts):
             return any_of(*(_stored(part, paths) for part in parts))
-        case Not(Compare(column) | In(column) | IsNull(column) | StartsWith(column) | OutOfType(column)) if (
-            column.path in paths
-        ):
+        case Not(leaf) if isinstance(leaf, Leaf) and leaf.column.path in paths:
             # Exclude only nulls, which never match. Excluding some timestamps would skip no files in practice.
-            return _present(column)
+            return _present(leaf.column)
         case IsNull(column) if column.path in paths:
             return IsNull(_stored_column(column))
         case OutOfType(column, text) if column.path in paths:

@@ -17,6 +17,7 @@ from parsieve.predicate.builder import Builder, Operand, is_bytes, is_text, scal
 from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.expr import Operator
 from parsieve.predicate.messages import NotUnderstoodError
+from parsieve.predicate.text.like import Pattern, Wildcard, normal_form
 from support.models.lake_truth import leaf_paths
 from support.models.lake_truth import rows as row_texts
 from support.models.predicate_reference import rows as matching
@@ -42,7 +43,7 @@ def random_predicate(random_: random.Random, full: pa.Table, depth: int = 2) -> 
     path = random_.choice(leaf_paths(full.schema))
     column = ColumnNames(full.schema).find(path)
     values = values_of(full, path)
-    kind = random_.choice(["compare", "compare", "in", "null", "prefix", "between"])
+    kind = random_.choice(["compare", "compare", "in", "null", "prefix", "like", "between"])
     build, operand = Builder(), Operand(column)
     if kind == "null" or not values:
         absent = IsNull(column)
@@ -57,9 +58,21 @@ def random_predicate(random_: random.Random, full: pa.Table, depth: int = 2) -> 
             return build.starts_with(
                 operand, first[: random_.randrange(3)] if isinstance(first, str | bytes) else first
             )
+        if kind == "like" and isinstance(first, str):
+            return build.like(operand, _random_pattern(random_, first), ignore_case=random_.random() < 0.3)
         return build.compare(operand, random_.choice(OPERATORS), first)
     except NotUnderstoodError:
         return IsNull(column)
+
+
+def _random_pattern(random_: random.Random, text: str) -> Pattern:
+    """Return a pattern of parts of a text and wildcards."""
+    start = random_.randrange(len(text) + 1)
+    part = text[start : start + random_.randrange(8)]
+    wildcards: list[list[str | Wildcard]] = [[], [Wildcard.ANY], [Wildcard.ONE], [Wildcard.ONE, Wildcard.ANY]]
+    before = random_.choice(wildcards) if random_.random() < 0.8 else [text[:start], Wildcard.ANY]
+    after = random_.choice(wildcards)
+    return normal_form([*before, part, *after])
 
 
 def check_plans(table: ps.Table, full: pa.Table, random_: random.Random, count: int, as_of: Any = None) -> None:
@@ -112,3 +125,5 @@ def build(table: ps.Table, kind: str) -> None:
     """Build an index of some columns, of one kind or both kinds."""
     for index_kind in ("sieve", "bloom") if kind == "both" else (kind,):
         table.build_index(INDEXED, kind=index_kind, progress=False)
+    if kind == "both":
+        table.build_index("name", kind="text")

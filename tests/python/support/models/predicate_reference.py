@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from typing import Any
 
 import pyarrow as pa
 
-from parsieve.predicate.expr import Always, And, Compare, Expr, In, IsNull, Not, Or, OutOfType, StartsWith
+from parsieve.predicate.expr import Always, And, Compare, Expr, In, IsNull, Like, Not, Or, OutOfType, StartsWith
+from parsieve.predicate.text.like import Pattern, Wildcard
 
 _OPERATORS = {
     "=": operator.eq,
@@ -46,7 +48,18 @@ def truth(expr: Expr, row: dict[str, Any]) -> bool | None:
         case StartsWith(column, prefix):
             actual = _value(row, column.path)
             return None if actual is None else actual.startswith(prefix.scalar.as_py())
+        case Like(column, pattern, ignore_case):
+            actual = _value(row, column.path)
+            return None if actual is None else _is_like(actual, pattern, ignore_case)
     raise AssertionError(expr)
+
+
+def _is_like(actual: str, pattern: Pattern, ignore_case: bool) -> bool:
+    forms = {Wildcard.ONE: ".", Wildcard.ANY: ".*"}
+    # The case of the pattern's texts is certain, so the letters of ASCII are all that has another case.
+    flags = re.DOTALL | (re.IGNORECASE | re.ASCII if ignore_case else 0)
+    written = "".join(forms[token] if isinstance(token, Wildcard) else re.escape(token) for token in pattern)
+    return re.fullmatch(written, actual, flags) is not None
 
 
 def rows(expr: Expr, table: pa.Table) -> list[int]:

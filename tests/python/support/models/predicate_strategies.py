@@ -15,6 +15,7 @@ from parsieve.predicate import Always, And, Expr, IsNull, Not, Or
 from parsieve.predicate.builder import Builder, Operand, python_value
 from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.messages import NotUnderstoodError
+from parsieve.predicate.text.like import Wildcard, normal_form
 
 UTC = dt.UTC
 FLOATS = [0.0, -0.0, math.nan, math.inf, -math.inf, 1.5, -1.5, 0.1, 5e-324, 1.0, 2.0]
@@ -75,12 +76,16 @@ def leaves(draw: st.DrawFn) -> Expr:
     nested: dict[str, tuple[list[Any], list[Any]]] = {"st.x": ([1, 2, 3], [1.5]), "st.y z": (["a", "it's", "b"], [""])}
     values, more = nested.get(name) or COLUMNS[name][1:]
     pool = st.sampled_from([python_value(value) for value in [None, *values, *more]])
-    form = draw(st.sampled_from(["compare", "compare", "in", "null", "prefix"]))
+    form = draw(st.sampled_from(["compare", "compare", "in", "null", "prefix", "like"]))
     try:
         if form == "null":
             return IsNull(operand.column)
         if form == "in":
             return BUILD.contains(operand, draw(st.lists(pool, max_size=4)))
+        if form == "like" and name in ("s", "st.y z"):
+            tokens = draw(st.lists(st.sampled_from(["%", "_", "a", "b", "é", "it", "'", "\\", "!", "a\0"]), max_size=4))
+            pattern = normal_form([Wildcard(token) if token in ("%", "_") else token for token in tokens])
+            return BUILD.like(operand, pattern, ignore_case=draw(st.booleans()))
         if form == "prefix" and name in ("s", "st.y z"):
             return BUILD.starts_with(operand, draw(st.sampled_from(["", "a", "it", "é", "a\0"])))
         if form == "prefix" and name == "bin":

@@ -1,0 +1,1 @@
+"""Patterns of text: LIKE and regular expressions, and the fixed text that they require."""

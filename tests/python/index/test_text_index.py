@@ -1,0 +1,523 @@
+"""The text index never skips a file with a matching text: after builds, updates, deletes, compactions and damage."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from support.aging import wait_until_old
+
+import parsieve as ps
+from parsieve import _core
+from parsieve.cli.main import main
+from parsieve.index.bloom.shelf import ShelfReader
+from parsieve.index.log.publish import Transaction
+from parsieve.lake import open_lake
+from parsieve.predicate import parse, unknowns
+
+DUCKDB = duckdb.connect()
+# Texts with accents in both forms, letters of unusual case, emoji, and characters that patterns give a meaning.
+PIECES = ["error", "Error", "timeout", "TIMEOUT", "disk", "DIS\u212a", "caf\u00e9", "cafe\u0301", "stra\u00dfe"]
+PIECES += ["STRASSE", "\u0130stanbul", "istanbul", "\u0131\u015f\u0131k", "\u017fee", "😀😀", "50%", "a_b", "c\\d"]
+PIECES += ["line\nbreak", "it's", "!", "x", "user-17", "user-18", "GET /api", "\ufffd\ufffd\ufffd", "a\0b", "", " "]
+
+
+def random_text(chance: random.Random) -> str | None:
+    if chance.random() < 0.05:
+        return None
+    return chance.choice(["", " ", "-"]).join(chance.choices(PIECES, k=chance.randrange(4)))
+
+
+def random_texts(chance: random.Random, *, size: int = 12) -> list[str | None]:
+    # Few different pieces for each file, so that filters can exclude it.
+    return [random_text(chance) if chance.random() < 0.2 else chance.choice(PIECES) for _ in range(size)]
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def random_needle(chance: random.Random) -> str:
+    text = random_text(chance) or chance.choice(PIECES)
+    start = chance.randrange(len(text) + 1)
+    needle = text[start : start + chance.choice([1, 2, 3, 4, 6, 30])]
+    # NUL has no literal that all parsers read.
+    return needle.replace("\0", "")
+
+
+def random_condition(chance: random.Random) -> str:
+    """Return a condition in SQL that DuckDB reads in the same way."""
+    form = chance.randrange(9)
+    needle = random_needle(chance)
+    escaped = "".join("!" + character if character in "%_!" else character for character in needle)
+    if form == 0:
+        return f"contains(s, {quoted(needle)})"
+    if form == 1:
+        return f"ends_with(s, {quoted(needle)})"
+    if form == 2:
+        wildcards = chance.choice(["%{}%", "%{}", "{}%", "_{}%", "%{}_", "{}", "%{}%{}%", "_%{}", "{}%{}"])
+        return f"s LIKE {quoted(wildcards.replace('{}', escaped))} ESCAPE '!'"
+    if form == 3:
+        return f"s ILIKE {quoted(chance.choice(['%{}%', '{}%', '%{}', '_{}%']).format(escaped))} ESCAPE '!'"
+    if form == 4:
+        return f"NOT ({random_condition(chance)})"
+    if form == 5:
+        return f"({random_condition(chance)}) AND ({random_condition(chance)})"
+    if form == 6:
+        return f"({random_condition(chance)}) OR ({random_condition(chance)})"
+    if form == 7:
+        return f"starts_with(s, {quoted(needle)})"
+    parts = [_as_regex(needle), _as_regex(random_needle(chance))]
+    form_of_regex = chance.choice(["{}", "{}.*{}", "({}|{})", "{}+", "({})?{}", "^{}"])
+    return f"regexp_matches(s, {quoted(form_of_regex.format(*parts))})"
+
+
+def _as_regex(text: str) -> str:
+    if not text:
+        return "x"
+    return "".join("\\" + character if character in r"\.+*?()|[]{}^$" else character for character in text)
+
+
+def matching(texts: pa.Table, condition: str) -> set[int]:
+    """Return the row ids that DuckDB selects from all rows in memory."""
+    DUCKDB.register("texts", texts)
+    return {row for (row,) in DUCKDB.execute(f"SELECT id FROM texts WHERE {condition}").fetchall()}
+
+
+class History:
+    """A table whose files change, with the rows of each file."""
+
+    def __init__(self, folder: Path, chance: random.Random) -> None:
+        self.folder = folder
+        self.chance = chance
+        self.rows: dict[str, pa.Table] = {}
+        self._next_id = 0
+
+    def new_rows(self) -> pa.Table:
+        texts = random_texts(self.chance)
+        ids = range(self._next_id, self._next_id + len(texts))
+        self._next_id += len(texts)
+        return pa.table({"id": pa.array(ids, pa.int64()), "s": pa.array(texts, pa.string())})
+
+    def write(self, name: str) -> None:
+        self.rows[name] = self.new_rows()
+        pq.write_table(self.rows[name], self.folder / name)
+
+    def remove(self, name: str) -> None:
+        (self.folder / name).unlink()
+        del self.rows[name]
+
+    def check(self, count: int) -> int:
+        """Plan random conditions, and return how many files were skipped."""
+        skipped = 0
+        everything = pa.concat_tables(self.rows.values())
+        table = ps.open_table(str(self.folder))
+        for _ in range(count):
+            condition = random_condition(self.chance)
+            expected = matching(everything, condition)
+            plan = table.plan(condition, on_unknown="ignore")
+            kept = {Path(path).name for path in plan.files}
+            for name, rows in self.rows.items():
+                if expected & set(rows["id"].to_pylist()):
+                    assert name in kept, condition
+            skipped += len(self.rows) - len(kept)
+        return skipped
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_folder_never_loses_a_file_in_a_random_history(tmp_path: Path, seed: int) -> None:
+    history = History(tmp_path, random.Random(seed))
+    for number in range(10):
+        history.write(f"f{number}.parquet")
+    wait_until_old(tmp_path)
+    ps.open_table(str(tmp_path)).build_index("s", kind="text")
+    skipped = history.check(60)
+    for step in range(4):
+        for _ in range(3):
+            history.write(f"f{history.chance.randrange(14)}.parquet")
+        if len(history.rows) > 6:
+            history.remove(history.chance.choice(sorted(history.rows)))
+        # Before the update, changed files are kept.
+        history.check(20)
+        wait_until_old(tmp_path)
+        table = ps.open_table(str(tmp_path))
+        table.update_index()
+        if step == 1:
+            table.compact_index()
+        if step == 2:
+            table.expire_index(0)
+        assert table.verify_index() == []
+        skipped += history.check(40)
+    assert skipped > 100
+
+
+def test_every_engine_reads_the_same_rows_as_a_full_scan(tmp_path: Path) -> None:
+    chance = random.Random(11)
+    history = History(tmp_path, chance)
+    for number in range(8):
+        history.write(f"f{number}.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(str(tmp_path))
+    table.build_index("s", kind="text")
+    everything = pa.concat_tables(history.rows.values())
+    evaluated = 0
+    while evaluated < 150:
+        condition = random_condition(chance)
+        if unknowns(parse(condition, everything.schema)):
+            continue
+        evaluated += 1
+        expected = matching(everything, condition)
+        plan = table.plan(condition)
+        assert set(plan.to_arrow()["id"].to_pylist()) == expected, condition
+        with duckdb.connect() as con:
+            assert {row[0] for row in plan.to_duckdb(con).fetchall()} == expected, condition
+        assert set(plan.to_polars().collect()["id"].to_list()) == expected, condition
+
+
+def test_live_tables_apply_expressions_that_parsieve_does_not_evaluate(tmp_path: Path) -> None:
+    history = History(tmp_path, random.Random(5))
+    for number in range(8):
+        history.write(f"f{number}.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(str(tmp_path))
+    table.build_index("s", kind="text")
+    everything = pa.concat_tables(history.rows.values())
+    frame = ps.scan_polars(table)
+    for expression in ("user-1[78]", "(error|timeout)", "caf.+", "DIS.", "50%|a_b", "c\\\\d"):
+        expected = pl.DataFrame(everything).filter(pl.col("s").str.contains(expression))["id"].to_list()
+        found = frame.filter(pl.col("s").str.contains(expression)).collect()["id"].to_list()
+        assert sorted(found) == sorted(expected)
+        condition = pc.match_substring_regex(pc.field("s"), expression)
+        rows = table.dataset().to_table(filter=condition)["id"].to_pylist()
+        assert sorted(rows) == sorted(expected)
+
+
+def test_a_delta_table_keeps_its_text_index_through_updates_and_deletes(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    where = str(tmp_path / "delta")
+    rows: list[pa.Table] = []
+    history = History(tmp_path, chance)
+
+    def append() -> None:
+        rows.append(history.new_rows())
+        write_deltalake(where, rows[-1], mode="append")
+
+    def check(count: int) -> int:
+        table = ps.open_table(where)
+        current = DeltaTable(where).to_pyarrow_table()
+        skipped = 0
+        for _ in range(count):
+            condition = random_condition(chance)
+            expected = matching(current, condition)
+            plan = table.plan(condition, on_unknown="ignore")
+            if not plan.record.unknown:
+                assert set(plan.to_arrow()["id"].to_pylist()) == expected, condition
+            else:
+                kept = pa.concat_tables([pq.read_table(path) for path in plan.files]) if plan.files else None
+                assert expected <= (set() if kept is None else set(kept["id"].to_pylist())), condition
+            skipped += len(table.plan(None).files) - len(plan.files)
+        return skipped
+
+    for _ in range(8):
+        append()
+    ps.open_table(where).build_index("s", kind="text")
+    skipped = check(60)
+    for step in range(3):
+        append()
+        DeltaTable(where).delete(f"id % 7 = {step}")
+        check(15)
+        table = ps.open_table(where)
+        table.update_index()
+        assert table.verify_index() == []
+        skipped += check(40)
+    DeltaTable(where).optimize.compact()
+    check(15)
+    ps.open_table(where).update_index()
+    check(15)
+    assert skipped > 50
+
+
+def index_folder(table: ps.Table) -> Path:
+    return Path(str(table.opened.index.store))
+
+
+def make_table(folder: Path, files: int = 6) -> ps.Table:
+    folder.mkdir(exist_ok=True)
+    for number in range(files):
+        texts = [f"request {number}-{row} done" for row in range(50)]
+        if number == 3:
+            texts.append("the needle: caf\u00e9 au lait")
+        pq.write_table(pa.table({"s": texts, "n": range(len(texts))}), folder / f"f{number}.parquet")
+    wait_until_old(folder)
+    return ps.open_table(str(folder))
+
+
+NEEDLE = "s LIKE '%needle%'"
+
+
+def test_a_question_reads_one_short_range_for_all_files(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t", files=40)
+    table.build_index("s", kind="text")
+    plan = ps.open_table(table.uri).plan(NEEDLE)
+    assert [Path(path).name for path in plan.files] == ["f3.parquet"]
+    # Besides the version, the bindings and the directory of the shelf, which are read once.
+    view = ps.open_table(table.uri).opened.index.refresh()
+    assert view is not None
+    reader = view.text("s")
+    assert reader is not None
+    slices = open_lake(table.uri).snapshot().slices
+    reader.may_contain([("nee",)], slices)
+    before = view.store.requests
+    assert pc.sum(reader.may_contain([("eed",), ("edl",), ("dle",)], slices)).as_py() == 1
+    assert view.store.requests == before + 1
+
+
+def test_the_plan_names_the_evidence_and_short_texts(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+    table.build_index("s", kind="text")
+    text = str(table.plan(NEEDLE).explain())
+    assert "text index: kept 1 of 6 files" in text
+    assert "three characters of the text are not in the file" in text
+    short = table.plan("s LIKE '%ne%'")
+    assert len(short.files) == 6
+    assert "not used: s LIKE '%ne%' (only three or more fixed characters in a row can skip files)" in str(
+        short.explain()
+    )
+    assert len(table.plan("s NOT LIKE '%needle%'").files) == 6
+    assert table.plan("s LIKE '%ne%'", stale="error").files == short.files
+
+
+def test_a_question_about_text_reads_no_footers(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+    assert table.plan(NEEDLE).record.num_opened is None
+    table.build_index("s", kind="text")
+    assert table.plan(NEEDLE).record.num_opened is None
+
+
+@pytest.mark.parametrize("suffix", ["*.shelf", "*.rows"])
+def test_a_damaged_text_index_keeps_every_file_and_says_so(tmp_path: Path, suffix: str) -> None:
+    table = make_table(tmp_path / "t")
+    table.build_index("s", kind="text")
+    [stored] = index_folder(table).rglob(suffix)
+    data = stored.read_bytes()
+    for damaged in (bytes(len(data)), data[:20], b"", data[:-5] + bytes(5), None):
+        if damaged is None:
+            stored.unlink()
+        else:
+            stored.write_bytes(damaged)
+        plan = ps.open_table(table.uri).plan(NEEDLE)
+        if damaged != data[:-5] + bytes(5) or suffix == "*.shelf":
+            # The last bytes of the rows belong to other questions.
+            assert len(plan.files) == 6
+            assert plan.record.notes
+            assert "in doubt" in str(plan.explain())
+        assert f"{table.uri}/f3.parquet" in plan.files
+        assert ps.open_table(table.uri).verify_index()
+        stored.write_bytes(data)
+    assert len(ps.open_table(table.uri).plan(NEEDLE).files) == 1
+
+
+def test_a_filter_that_lacks_a_text_is_found_by_verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table(tmp_path / "t")
+    monkeypatch.setattr(_core, "insert_trigrams", lambda filter, column: filter.insert(pa.array(["abc"])))
+    table.build_index("s", kind="text")
+    assert {problem.loses_rows for problem in table.verify_index()} == {True}
+
+
+def test_another_form_keeps_every_file_and_is_not_updated(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+    table.build_index("s", kind="text")
+    log = table.opened.index.log
+    transaction = Transaction(log, "newer")
+    newest = transaction.begin()
+    assert newest is not None
+    newer = {path: replace(state, form=2) for path, state in newest.texts.items()}
+    assert transaction.commit(newest.table, texts=newer) is not None
+    again = ps.open_table(table.uri)
+    plan = again.plan(NEEDLE)
+    assert len(plan.files) == 6
+    assert "trigrams of form 2" in str(plan.explain())
+    # Questions about other columns do not read the text index.
+    assert not again.plan("n = 1").record.notes
+    pq.write_table(pa.table({"s": ["a new needle"], "n": [1]}), tmp_path / "t" / "new.parquet")
+    wait_until_old(tmp_path / "t")
+    again.update_index()
+    view = again.opened.index.newest()
+    assert view is not None
+    assert view.commit.texts == newer
+    assert [problem.loses_rows for problem in again.verify_index()] == [False]
+    again.build_index("s", kind="text")
+    assert len(again.plan(NEEDLE).files) == 2
+
+
+def test_old_versions_of_parsieve_do_not_read_a_version_with_a_text_index(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+    table.build_index("n", kind="bloom")
+    table.build_index("s", kind="text")
+    view = table.opened.index.newest()
+    assert view is not None
+    assert view.commit.format == 2
+    assert view.commit.to_bytes().startswith(b"parsieve-index commit 2 ")
+    # A filter of trigrams does not answer for whole values.
+    assert view.bloom("s") is None
+    assert view.text("n") is None
+    assert len(table.plan("s = 'the needle: caf\u00e9 au lait'", row_groups=False).files) == 6
+    assert table.index_kinds() == {"n": "bloom", "s": "text"}
+    table.drop_index("s")
+    view = table.opened.index.newest()
+    assert view is not None
+    assert view.commit.format == 1
+
+
+def test_all_kinds_of_index_coexist_on_a_column(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+    for kind in ("text", "both", "text"):
+        table.build_index("s", kind=kind)
+    assert table.index_kinds() == {"s": "both and text"}
+    stats = table.index_stats()["s"]
+    assert 0 < stats.text_bytes < stats.stored_bytes
+    assert len(table.plan(NEEDLE).files) == len(table.plan("s = 'the needle: caf\u00e9 au lait'").files) == 1
+    assert len(table.plan("s LIKE 'the%lait'").files) == 1
+    assert table.verify_index() == []
+    table.drop_index("s")
+    assert table.index_kinds() == {}
+    assert not list(index_folder(table).rglob("*.rows"))
+
+
+def test_many_updates_use_few_shelves(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+    table.build_index("s", kind="text")
+    for step in range(20):
+        texts = [f"round {step} of {row}" for row in range(10)]
+        pq.write_table(pa.table({"s": texts, "n": range(10)}), tmp_path / "t" / f"f{step % 9}.parquet")
+        wait_until_old(tmp_path / "t")
+        table.update_index()
+        view = table.opened.index.newest()
+        assert view is not None
+        assert len(view.commit.texts[("s",)].shelves) <= 8
+        assert f"{table.uri}/f{step % 9}.parquet" in table.plan(f"s LIKE '%ound {step} o%'").files
+    assert table.verify_index() == []
+
+
+@pytest.mark.parametrize("layout", ["string", "large_string", "string_view", "dictionary"])
+def test_every_type_of_text_is_indexed(tmp_path: Path, layout: str) -> None:
+    kind: Any = {
+        "string": pa.string(),
+        "large_string": pa.large_string(),
+        "string_view": pa.string_view(),
+        "dictionary": pa.dictionary(pa.int32(), pa.string()),
+    }[layout]
+    for number, texts in enumerate([["a needle", None], ["other text", ""], [None, None], ["ab"], []]):
+        pq.write_table(pa.table({"s": pa.array(texts, pa.string()).cast(kind)}), tmp_path / f"f{number}.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(str(tmp_path))
+    table.build_index("s", kind="text")
+    plan = table.plan(NEEDLE)
+    assert [Path(path).name for path in plan.files] == ["f0.parquet"]
+    assert not plan.record.notes
+    assert plan.to_arrow()["s"].to_pylist() == ["a needle"]
+    assert table.plan("s LIKE '%e%e%' OR s LIKE '_b'").to_arrow().num_rows == 3
+    with duckdb.connect() as con:
+        assert plan.to_duckdb(con).fetchall() == [("a needle",)]
+    assert plan.to_polars().collect()["s"].to_list() == ["a needle"]
+
+
+def test_a_field_of_a_struct_has_a_text_index(tmp_path: Path) -> None:
+    for number, text in enumerate(["needle", "thread"]):
+        pq.write_table(pa.table({"st": [{"s": text}, None, {"s": None}]}), tmp_path / f"f{number}.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(str(tmp_path))
+    table.build_index([("st", "s")], kind="text")
+    assert [Path(path).name for path in table.plan("st.s LIKE '%eedl%'").files] == ["f0.parquet"]
+
+
+def test_columns_of_other_types_are_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1], "b": [b"abc"]}), tmp_path / "f.parquet")
+    table = ps.open_table(str(tmp_path))
+    for column in ("n", "b"):
+        with pytest.raises(ps.UnsupportedError, match="only columns of strings"):
+            table.build_index(column, kind="text")
+    assert table.index_kinds() == {}
+
+
+def test_a_file_that_stores_other_values_is_kept(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"s": ["needle"]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"s": [12345]}), tmp_path / "b.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(str(tmp_path))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table.build_index("s", kind="text")
+        kept = {Path(path).name for path in table.plan("s LIKE '%234%'", on_unknown="ignore").files}
+    assert "b.parquet" in kept
+
+
+def test_bytes_that_are_not_text_lose_no_file(tmp_path: Path) -> None:
+    stored = pa.array([b"\xff\xfeneedle\xe2\x82", b"\xc3"]).view(pa.string())
+    pq.write_table(pa.table({"s": stored}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"s": ["thread"]}), tmp_path / "b.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(str(tmp_path))
+    table.build_index("s", kind="text")
+    assert [Path(path).name for path in table.plan(NEEDLE).files] == ["a.parquet"]
+    # Spark reads invalid bytes as the replacement character.
+    assert len(table.plan("s LIKE '%\ufffd\ufffd\ufffd%'").files) == 2
+
+
+def test_a_lower_rate_makes_larger_filters(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    texts = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=40)) for _ in range(1000)]
+    pq.write_table(pa.table({"s": texts}), tmp_path / "f.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(str(tmp_path))
+    loose, tight = (table.build_index("s", kind="text", fpp=rate).bytes_stored for rate in (0.2, 0.001))
+    assert loose < tight
+
+
+def test_the_command_line_builds_and_drops_a_text_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = make_table(tmp_path / "t")
+    assert main(["index", "build", table.uri, "s", "--kind", "text", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["columns"] == {"s": "text"}
+    assert main(["plan", table.uri, NEEDLE, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["files"]) == 1
+    assert main(["index", "stats", table.uri]) == 0
+    assert "text" in capsys.readouterr().out
+    assert main(["index", "verify", table.uri]) == 0
+    assert main(["index", "drop", table.uri, "s"]) == 0
+    capsys.readouterr()
+    assert ps.open_table(table.uri).index_kinds() == {}
+
+
+def test_expired_versions_free_their_filters(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+    table.build_index("s", kind="text")
+    table.build_index("s", kind="text")
+    rows = {path.name for path in index_folder(table).rglob("*.rows")}
+    assert len(rows) == 2
+    table.opened.index.expire(0, dt.timedelta(0))
+    assert len(list(index_folder(table).rglob("*.rows"))) == 1
+    assert len(ps.open_table(table.uri).plan(NEEDLE).files) == 1
+
+
+def test_groups_of_values_are_looked_up_together(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+    table.build_index("s", kind="text")
+    view = table.opened.index.newest()
+    assert view is not None
+    [shelf] = view.commit.texts[("s",)].shelves
+    reader = ShelfReader(shelf.directory.get(view.store), index_folder(table) / shelf.rows.name)
+    groups = [pa.array(["nee", "xyz"]), pa.array(["eed"])]
+    both = reader.might_contain(groups[0]) & reader.might_contain(groups[1])
+    assert reader.might_contain_each(groups) == both == {("", "f3.parquet")}
