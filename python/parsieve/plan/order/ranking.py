@@ -1,6 +1,6 @@
 """Rank the candidates of a plan: files whose bounds come first in an order are read first.
 
-A ranking only decides what is read first. Which files need not be read is decided by plans.
+A ranking only decides the order of reading. Further plans decide which files are not read at all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Bound(NamedTuple):
-    """The first value of a file in an order, or the bound of it. Values are compared with those of other files only."""
+    """The first value of a file in an order, or the bound of it. It is compared only with values of other files."""
 
     # None if the file has no values except nulls and NaN.
     value: Any

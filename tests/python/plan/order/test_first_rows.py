@@ -1,4 +1,4 @@
-"""The first rows in an order are those of a full scan, sorted by Python, on random tables of every format."""
+"""A plan with an order returns the same rows as a full scan that Python sorts, on random tables of every format."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rank_of(value: Any, descending: bool, nulls: str) -> tuple[int, Any]:
 def check(
     table: ps.Table, where: str | None, column: str, descending: bool, nulls: Any, limit: int | None
 ) -> OrderedPlan:
-    """Compare the rows of a plan with those of a full scan."""
+    """Compare a plan with a full scan."""
     everything = table.plan(where, on_unknown="ignore").to_arrow()
     plan = table.plan(where, order_by=column, descending=descending, nulls=nulls, limit=limit)
     rows = plan.to_arrow()
