@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import operator
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -87,6 +88,14 @@ class OrderedPlan(Plan):
     def explain(self) -> str:
         """Explain the plan, and the order of its files."""
         return "\n".join([super().explain(), *self._explained()])
+
+    def to_json(self) -> str:
+        """Return the plan as JSON, for programs. The files are in the order to read them."""
+        order: dict[str, Any] = {"order_by": None, "limit": self.limit}
+        if self.ordering is not None:
+            column, descending, nulls = str(self.ordering.column), self.ordering.descending, self.ordering.nulls
+            order |= {"order_by": column, "descending": descending, "nulls": nulls}
+        return json.dumps(json.loads(super().to_json()) | {"files": self.files} | order, indent=2)
 
     def _explained(self) -> list[str]:
         first = "all rows" if self.limit is None else f"the first {count(self.limit, 'row')}"

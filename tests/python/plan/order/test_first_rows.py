@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import pickle
 import random
@@ -139,6 +140,10 @@ def test_only_the_files_that_can_hold_the_first_rows_are_read(tmp_path: Path) ->
     assert reader.read(["user"], None).num_rows == 10
     assert reader.files_read == 2
     assert "order: at descending, nulls last; the first 10 rows" in plan.explain()
+    described = json.loads(plan.to_json())
+    assert described["files"] == plan.files
+    assert (described["order_by"], described["descending"], described["limit"]) == ("at", True, 10)
+    assert "<svg" in (plan._repr_html_() or "")
     # A limit without an order stops after any rows.
     some = table.plan("user = 3", limit=5)
     assert isinstance(some, OrderedPlan)
