@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from parsieve.filters.report import RewriteReport
     from parsieve.index.advice import Advice
     from parsieve.plan.lookup import LookupResult
+    from parsieve.plan.order.ordered_plan import OrderedPlan
     from parsieve.plan.plan import Plan
     from parsieve.plan.record import PlanRecord
     from parsieve.table import Table
@@ -39,6 +40,11 @@ def card_of(thing: object) -> str:
 
 def _plan(plan: Plan) -> str:
     return card("Plan", str(plan.record.expr), _of_record(plan.record))
+
+
+def _ordered_plan(plan: OrderedPlan) -> str:
+    order = [text.strip().removeprefix("order: ") for text in plan.order_lines()]
+    return card("Plan", str(plan.record.expr), [*_of_record(plan.record), line("order", "; ".join(order))])
 
 
 def _of_record(record: PlanRecord) -> list[str]:
@@ -179,6 +185,7 @@ def _finding(finding: Finding) -> str:
 
 _CARDS: dict[str, Callable[[Any], str]] = {
     "Plan": _plan,
+    "OrderedPlan": _ordered_plan,
     "LookupResult": _lookup,
     "Table": _table,
     "Advice": _advice,

@@ -87,7 +87,7 @@ class OrderedPlan(Plan):
 
     def explain(self) -> str:
         """Explain the plan, and the order of its files."""
-        return "\n".join([super().explain(), *self._explained()])
+        return "\n".join([super().explain(), *self.order_lines()])
 
     def to_json(self) -> str:
         """Return the plan as JSON, for programs. The files are in the order to read them."""
@@ -97,7 +97,8 @@ class OrderedPlan(Plan):
             order |= {"order_by": column, "descending": descending, "nulls": nulls}
         return json.dumps(json.loads(super().to_json()) | {"files": self.files} | order, indent=2)
 
-    def _explained(self) -> list[str]:
+    def order_lines(self) -> list[str]:
+        """Describe the order of the rows and of the files."""
         first = "all rows" if self.limit is None else f"the first {count(self.limit, 'row')}"
         if self.ordering is None:
             return [f"order: none; reading stops after {first}"]
