@@ -24,6 +24,7 @@ from parsieve import _core
 from parsieve.cli.main import main
 from parsieve.index.bloom.shelf import ShelfReader
 from parsieve.index.log.publish import Transaction
+from parsieve.index.text.fill import MOST_TRIGRAMS, expected_trigrams
 from parsieve.lake import open_lake
 from parsieve.predicate import parse, unknowns
 
@@ -484,6 +485,16 @@ def test_a_lower_rate_makes_larger_filters(tmp_path: Path) -> None:
     table = ps.open_table(str(tmp_path))
     loose, tight = (table.build_index("s", kind="text", fpp=rate).bytes_stored for rate in (0.2, 0.001))
     assert loose < tight
+
+
+def test_small_files_start_with_small_filters_of_the_same_sizes() -> None:
+    assert expected_trigrams(None) == expected_trigrams(1 << 40) == MOST_TRIGRAMS
+    assert expected_trigrams(0) < expected_trigrams(100_000) < MOST_TRIGRAMS
+    for rate in (0.001, 0.02, 0.1):
+        sizes = {_core.shelf_num_bytes(expected_trigrams(1 << bits), rate) for bits in range(30)}
+        least = min(sizes)
+        # Folding halves a filter, so one size is a power of two times another.
+        assert all(size % least == 0 and (size // least).bit_count() == 1 for size in sizes)
 
 
 def test_the_command_line_builds_and_drops_a_text_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
