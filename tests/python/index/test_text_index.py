@@ -14,6 +14,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -475,6 +476,57 @@ def test_bytes_that_are_not_text_lose_no_file(tmp_path: Path) -> None:
     assert [Path(path).name for path in table.plan(NEEDLE).files] == ["a.parquet"]
     # Spark reads invalid bytes as the replacement character.
     assert len(table.plan("s LIKE '%\ufffd\ufffd\ufffd%'").files) == 2
+
+
+def test_letters_of_unusual_case_lose_no_file(tmp_path: Path) -> None:
+    texts = [
+        "DIS\u212a full",
+        "\u017fee this",
+        "\u0130stanbul",
+        "\u0131\u015f\u0131k",
+        "stra\u00dfe",
+        "\u212bngstr\u00f6m",
+    ]
+    for number, text in enumerate([*texts, *["plain text"] * 4]):
+        pq.write_table(pa.table({"s": [text]}), tmp_path / f"f{number}.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(str(tmp_path))
+    table.build_index("s", kind="text")
+    everything = ds.dataset(tmp_path, exclude_invalid_files=True).to_table()["s"]
+    found = 0
+    for needle in (
+        "disk",
+        "DISK",
+        "isk f",
+        "see t",
+        "SEE",
+        "istanbul",
+        "ISTANBUL",
+        "\u0131\u015f\u0131k",
+        "strasse",
+        "\u00e5ngs",
+    ):
+        condition = pc.match_substring(pc.field("s"), needle, ignore_case=True)
+        matches = [
+            {text for text, is_match in zip(everything.to_pylist(), mask, strict=True) if is_match}
+            for mask in (
+                pc.match_substring(everything, needle, ignore_case=True).to_pylist(),
+                pl.Series(everything.to_pylist()).str.contains(f"(?i){needle}").to_list(),
+                [
+                    DUCKDB.execute("SELECT ? ILIKE ?", [text.as_py(), f"%{needle}%"]).fetchall()[0][0]
+                    for text in everything
+                ],
+            )
+        ]
+        for where in (condition, f"s ILIKE '%{needle}%'"):
+            plan = table.plan(where, on_unknown="ignore")
+            kept = {text for path in plan.files for text in pq.read_table(path)["s"].to_pylist()}
+            assert set().union(*matches) <= kept, needle
+        found += sum(map(len, matches))
+    assert found > 10
+    # The plain files are skipped by the other letters.
+    assert len(table.plan("s ILIKE '%\u00e5ngstr%'", on_unknown="ignore").files) == 10
+    assert len(table.plan("s ILIKE '%disk full%'", on_unknown="ignore").files) == 1
 
 
 def test_a_lower_rate_makes_larger_filters(tmp_path: Path) -> None:
