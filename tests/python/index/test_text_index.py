@@ -14,6 +14,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -24,6 +25,7 @@ from parsieve import _core
 from parsieve.cli.main import main
 from parsieve.index.bloom.shelf import ShelfReader
 from parsieve.index.log.publish import Transaction
+from parsieve.index.text.fill import MOST_TRIGRAMS, expected_trigrams
 from parsieve.lake import open_lake
 from parsieve.predicate import parse, unknowns
 
@@ -476,6 +478,57 @@ def test_bytes_that_are_not_text_lose_no_file(tmp_path: Path) -> None:
     assert len(table.plan("s LIKE '%\ufffd\ufffd\ufffd%'").files) == 2
 
 
+def test_letters_of_unusual_case_lose_no_file(tmp_path: Path) -> None:
+    texts = [
+        "DIS\u212a full",
+        "\u017fee this",
+        "\u0130stanbul",
+        "\u0131\u015f\u0131k",
+        "stra\u00dfe",
+        "\u212bngstr\u00f6m",
+    ]
+    for number, text in enumerate([*texts, *["plain text"] * 4]):
+        pq.write_table(pa.table({"s": [text]}), tmp_path / f"f{number}.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(str(tmp_path))
+    table.build_index("s", kind="text")
+    everything = ds.dataset(tmp_path, exclude_invalid_files=True).to_table()["s"]
+    found = 0
+    for needle in (
+        "disk",
+        "DISK",
+        "isk f",
+        "see t",
+        "SEE",
+        "istanbul",
+        "ISTANBUL",
+        "\u0131\u015f\u0131k",
+        "strasse",
+        "\u00e5ngs",
+    ):
+        condition = pc.match_substring(pc.field("s"), needle, ignore_case=True)
+        matches = [
+            {text for text, is_match in zip(everything.to_pylist(), mask, strict=True) if is_match}
+            for mask in (
+                pc.match_substring(everything, needle, ignore_case=True).to_pylist(),
+                pl.Series(everything.to_pylist()).str.contains(f"(?i){needle}").to_list(),
+                [
+                    DUCKDB.execute("SELECT ? ILIKE ?", [text.as_py(), f"%{needle}%"]).fetchall()[0][0]
+                    for text in everything
+                ],
+            )
+        ]
+        for where in (condition, f"s ILIKE '%{needle}%'"):
+            plan = table.plan(where, on_unknown="ignore")
+            kept = {text for path in plan.files for text in pq.read_table(path)["s"].to_pylist()}
+            assert set().union(*matches) <= kept, needle
+        found += sum(map(len, matches))
+    assert found > 10
+    # The plain files are skipped by the other letters.
+    assert len(table.plan("s ILIKE '%\u00e5ngstr%'", on_unknown="ignore").files) == 10
+    assert len(table.plan("s ILIKE '%disk full%'", on_unknown="ignore").files) == 1
+
+
 def test_a_lower_rate_makes_larger_filters(tmp_path: Path) -> None:
     chance = random.Random(1)
     texts = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=40)) for _ in range(1000)]
@@ -484,6 +537,16 @@ def test_a_lower_rate_makes_larger_filters(tmp_path: Path) -> None:
     table = ps.open_table(str(tmp_path))
     loose, tight = (table.build_index("s", kind="text", fpp=rate).bytes_stored for rate in (0.2, 0.001))
     assert loose < tight
+
+
+def test_small_files_start_with_small_filters_of_the_same_sizes() -> None:
+    assert expected_trigrams(None) == expected_trigrams(1 << 40) == MOST_TRIGRAMS
+    assert expected_trigrams(0) < expected_trigrams(100_000) < MOST_TRIGRAMS
+    for rate in (0.001, 0.02, 0.1):
+        sizes = {_core.shelf_num_bytes(expected_trigrams(1 << bits), rate) for bits in range(30)}
+        least = min(sizes)
+        # Folding halves a filter, so one size is a power of two times another.
+        assert all(size % least == 0 and (size // least).bit_count() == 1 for size in sizes)
 
 
 def test_the_command_line_builds_and_drops_a_text_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,9 +12,11 @@ from parsieve.index.bloom.shelf import Filled, Filling
 from parsieve.index.bloom.waiting import Budget
 from parsieve.lake.base import ColumnPath, Lake, Slice
 
-# A filter starts with the size for this many trigrams, and is folded to the size that its trigrams need. Slices with
+# A filter starts with the size for so many trigrams, and is folded to the size that its trigrams need. Slices with
 # more trigrams, such as a gigabyte of Chinese, get more false positives.
-MOST_TRIGRAMS = 1 << 22
+LEAST_TRIGRAMS, MOST_TRIGRAMS = 1 << 14, 1 << 22
+# The assumed characters of text per byte of a file. Text that compresses better repeats its trigrams.
+CHARACTERS_PER_BYTE = 16
 
 
 class TextFilling(Filling):
@@ -31,4 +33,14 @@ def fill_texts(
     lake: Lake, file_slice: Slice, rates: Mapping[ColumnPath, float], budget: Budget | None = None
 ) -> tuple[list[Filled], Exception | None]:
     """Fill the filters of a slice, as `bloom.fill.fill` does. `rates` are the false positive rates of a trigram."""
-    return fill(lake, file_slice, rates, budget, filling=TextFilling, num_values=MOST_TRIGRAMS)
+    num_values = expected_trigrams(file_slice.size if file_slice.clean else None)
+    return fill(lake, file_slice, rates, budget, filling=TextFilling, num_values=num_values)
+
+
+def expected_trigrams(size: int | None) -> int:
+    """Return the number of trigrams to expect at most in a file of this size.
+
+    It is a power of two, so that folded filters have few sizes. A lookup reads one row per size.
+    """
+    characters = MOST_TRIGRAMS if size is None else size * CHARACTERS_PER_BYTE
+    return min(MOST_TRIGRAMS, max(LEAST_TRIGRAMS, 1 << characters.bit_length()))

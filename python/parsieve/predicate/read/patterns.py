@@ -12,7 +12,7 @@ from parsieve.predicate.messages import NotUnderstoodError
 from parsieve.predicate.text.like import Pattern, Wildcard
 from parsieve.predicate.text.regex import AllOf, Required, required_text
 
-_REGEX = "regular expressions are not evaluated; only the text that they require skips files"
+_REGEX = "only the text that a regular expression requires is used"
 
 
 def pattern_around(text: str) -> Pattern:
