@@ -12,7 +12,7 @@ from parsieve.index.bloom.shelf import Filled, Filling
 from parsieve.index.bloom.waiting import Budget
 from parsieve.lake.base import ColumnPath, Lake, Slice
 
-# A filter starts with the size for so many trigrams, and is folded to the size that its trigrams need. Slices with
+# The trigrams that a filter has room for at first. It is folded to the size that its trigrams need. Slices with
 # more trigrams, such as a gigabyte of Chinese, get more false positives.
 LEAST_TRIGRAMS, MOST_TRIGRAMS = 1 << 14, 1 << 22
 # The assumed characters of text per byte of a file. Text that compresses better repeats its trigrams.
