@@ -12,8 +12,8 @@ from parsieve.index.bloom.shelf import Filled, Filling
 from parsieve.index.bloom.waiting import Budget
 from parsieve.lake.base import ColumnPath, Lake, Slice
 
-# A filter starts with the size for so many trigrams, and is folded to the size that its trigrams need. Slices with
-# more trigrams, such as a gigabyte of Chinese, get more false positives.
+# A filter starts with the size for a number of trigrams in these bounds, and is folded to the size that its trigrams
+# need. Slices with more trigrams, such as a gigabyte of Chinese, get more false positives.
 LEAST_TRIGRAMS, MOST_TRIGRAMS = 1 << 14, 1 << 22
 # The assumed characters of text per byte of a file. Text that compresses better repeats its trigrams.
 CHARACTERS_PER_BYTE = 16
