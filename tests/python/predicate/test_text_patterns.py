@@ -77,7 +77,7 @@ def matches(expression: str, texts: list[str]) -> dict[str, list[bool]]:
 
 
 def candidates(expression: str) -> st.SearchStrategy[str]:
-    """Texts of which some match: of the characters of the expression, or generated from it."""
+    """Generate texts from the characters of an expression, and texts that match it."""
     letters = "".join(sorted({*expression, *"abc1 é😀."}))
     anything = st.text(letters, max_size=12)
     try:
