@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -82,9 +83,9 @@ def _difference(query: str, actual: list[str], expected: list[str], alone: list[
     """Return the difference between the rows of a query and the expected rows as a text, if there is one.
 
     Readers of Iceberg lose rows of their own: by the statistics of row groups, pyarrow loses NaN, and Java loses zeros
-    with the other sign. So the rows that the engine finds without the server suffice.
+    with the other sign. So the rows that the engine finds without the server suffice. So does the same error.
     """
-    if set(alone) <= set(actual) <= set(expected):
+    if actual == alone or set(alone) <= set(actual) <= set(expected):
         return []
     return [f"{query}: {actual} instead of {expected}; without the server {alone}"]
 
@@ -229,6 +230,24 @@ def _spark_rows(spark: Any, table: str, conditions: dict[str, str]) -> dict[str,
             f"SELECT '{name}' AS name, t.* FROM {table} AS t WHERE {conditions[name]}"
             for name in names[start : start + 50]
         )
-        for row in spark.sql(" UNION ALL ".join(queries)).collect():
+        try:
+            answers = spark.sql(" UNION ALL ".join(queries)).collect()
+        except Exception:
+            # Iceberg fails if a text in a partition of null is compared with a prefix. Find the conditions.
+            answers = []
+            for name in names[start : start + 50]:
+                rows[name] = _rows_or_error(spark, table, conditions[name], name)
+        for row in answers:
             rows[row.name].append(repr(row))
     return rows
+
+
+def _rows_or_error(spark: Any, table: str, condition: str, name: str) -> list[str]:
+    try:
+        return [
+            repr(row)
+            for row in spark.sql(f"SELECT '{name}' AS name, t.* FROM {table} AS t WHERE {condition}").collect()
+        ]
+    except Exception as error:
+        kind = re.search(r"java[a-zA-Z.]*(Error|Exception)", str(error))
+        return [type(error).__name__ if kind is None else kind[0]]
