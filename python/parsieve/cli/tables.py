@@ -59,7 +59,10 @@ def add_commands(commands: Commands) -> None:
     )
     add_table(lookup)
     lookup.add_argument(
-        "keys", metavar="COLUMN=VALUE", nargs="+", help="a key: id=42; several keys are of one column; see --keys-from"
+        "keys",
+        metavar="COLUMN=VALUE",
+        nargs="+",
+        help="a key: id=42; several keys are of one column; with --keys-from, COLUMN alone",
     )
     lookup.add_argument(
         "--keys-from", metavar="FILE", help="also read keys of COLUMN from a file, one per line; - is standard input"

@@ -15,7 +15,7 @@ def attach(connection: DuckDBPyConnection, table: Any, name: str, *, as_of: AsOf
     """Give a table a name in a DuckDB connection, so that SQL on it skips files and row groups.
 
     Each query sees the table as it is then, or its state at `as_of`. The name is valid for this connection, until
-    `detach`. It replaces a table that was attached with the same name.
+    `detach`, but not for its cursors. It replaces a table that was attached with the same name.
 
     Args:
         connection: A connection of the package `duckdb`.
