@@ -176,7 +176,7 @@ mod tests {
     }
 
     /// The definition: three neighboring code points, as a string of its own.
-    fn expected<'a>(texts: impl IntoIterator<Item = &'a str>) -> BTreeSet<u64> {
+    fn expected(texts: impl IntoIterator<Item = &str>) -> BTreeSet<u64> {
         let of_text = |text: &str| {
             let characters: Vec<char> = text.chars().collect();
             let trigrams = characters.windows(3).map(|window| window.iter().collect::<String>());
