@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from parsieve.index.indexed_table import IndexedTable, column_paths
+from parsieve.index.indexed_table import IndexedTable
+from parsieve.index.log.columns import column_paths
 from parsieve.index.table_index import TableIndex
 from parsieve.lake.base import AsOf, Lake
 from parsieve.lake.open import open_lake
@@ -20,8 +21,7 @@ from parsieve.plan.order.ordered_plan import Order, OrderedPlan
 from parsieve.plan.pickling import restore_table, table_state
 from parsieve.plan.plan import Plan
 from parsieve.predicate.bind import bind
-from parsieve.predicate.expr import Expr, unknowns
-from parsieve.predicate.expr import columns as columns_of
+from parsieve.predicate.expr import Expr, unknowns, value_columns
 from parsieve.predicate.parse import Params, parse
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class Table(IndexedTable):
         if columns is not None:
             paths = column_paths(columns, snapshot.schema)
         elif predicates:
-            paths = list(dict.fromkeys(column.path for expr in predicates for column in columns_of(expr)))
+            paths = list(dict.fromkeys(column.path for expr in predicates for column in value_columns(expr)))
             if not paths:
                 raise ValueError(
                     f"the queries name no column in a condition that is understood{_not_understood(predicates)}"

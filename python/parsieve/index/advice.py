@@ -32,6 +32,7 @@ from parsieve.index.scan.units import Unit
 from parsieve.lake.base import ColumnPath, Lake, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_field
 from parsieve.observe.notebook import html_of
+from parsieve.predicate.elements import flat
 
 SAMPLED_SLICES = 16
 # How many keys to look up in every sampled slice.
@@ -231,7 +232,7 @@ def _read(lake: Lake, file_slice: Slice, path: ColumnPath) -> _Sampled | Excepti
     distinct: list[pa.Array] = []
     try:
         for batch in lake.read_keys(file_slice, [path]):
-            values = pc.drop_null(pc.unique(_sortable(batch.column(0))))
+            values = pc.drop_null(pc.unique(_sortable(flat(batch.column(0)))))
             if pa.types.is_floating(values.type):
                 values = values.filter(pc.invert(pc.is_nan(values)))
             distinct.append(values)

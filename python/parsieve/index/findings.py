@@ -11,6 +11,7 @@ from parsieve.errors import ColumnNotFoundError, ConflictError
 from parsieve.index.log.columns import current_field
 from parsieve.index.log.commit import BloomState, ColumnState
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
+from parsieve.predicate.elements import flat
 
 # The problem of an indexed slice that cannot be read now, for example because a key is missing.
 UNREADABLE_ROWS = "the index cannot be checked, because the rows cannot be read: {}"
@@ -55,7 +56,7 @@ def current_rows(
 def _values(lake: Lake, file_slice: Slice, path: ColumnPath) -> Iterator[pa.Array]:
     try:
         for batch in lake.read_keys(file_slice, [path]):
-            yield batch.column(0)
+            yield flat(batch.column(0))
     except (ConflictError, FileNotFoundError):
         # The file was changed or removed after the snapshot, so the index no longer answers for it.
         return

@@ -7,15 +7,14 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve.index.log.columns import column_paths, indexed_name
 from parsieve.index.log.commit import Layout
 from parsieve.index.log.garbage import OLDER_THAN
 from parsieve.index.table_index import TableIndex
-from parsieve.lake.base import ColumnPath, Lake
+from parsieve.lake.base import Lake
 from parsieve.observe.maintenance import maintains
-from parsieve.predicate.column_names import ColumnNames
 
 # Plans need none of the modules that build and change an index, so these are imported where they are used.
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ class IndexedTable:
         chosen = dict.fromkeys(paths, "sieve" if kind == "auto" else kind)
         # A sample of few files is not reliable.
         notes = []
-        advice: dict[ColumnPath, Advice] = {}
+        advice: dict[tuple[str, ...], Advice] = {}
         if kind == "auto" and len(snapshot.slices) >= FEW_FILES:
             advice = {path: advise_column(lake, snapshot, path) for path in paths}
             chosen = {path: column.recommendation for path, column in advice.items()}
@@ -435,7 +434,7 @@ class IndexedTable:
         view = self.opened.index.newest()
         indexed = () if view is None else view.commit.indexed
         # A name may contain a dot.
-        return [(name,) if (name,) in indexed else name for name in listed]
+        return [indexed_name(name, indexed) for name in listed]
 
     def verify_index(self) -> list[IndexProblem]:
         """Read the index and the table, and return the problems of the index. Problems that could lose rows come first.
@@ -499,11 +498,3 @@ def _of_map(before: View | None, view: View) -> tuple[str, ...]:
     """Return a note if a compaction has changed the map of pages."""
     is_same = before is None or before.commit.pages == view.commit.pages
     return () if is_same else ("the map of pages is as after a new build",)
-
-
-def column_paths(columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) -> list[ColumnPath]:
-    """Return the paths of columns that a caller named: one name, or a list of names."""
-    # A name may be the empty text, but `()` means no columns.
-    names = [columns] if columns != () and isinstance(columns, str | tuple) else list(columns)
-    by_name = ColumnNames(schema)
-    return [by_name.find([name] if isinstance(name, str) else name).path for name in names]

@@ -202,7 +202,8 @@ class Lake(ABC):
     def read_keys(self, file_slice: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
         """Yield the live rows of one slice. Output column i is the leaf `columns[i]` with its type in the snapshot.
 
-        The leaves of a null struct are null. A column that is missing in the file has its default value, or nulls.
+        The leaves of a null struct are null. If a column is the elements of lists, or the keys or values of maps, its
+        output column has lists of them. A column that is missing in the file has its default value, or nulls.
         """
 
     def count_rows(self, file_slice: Slice) -> int | None:

@@ -16,6 +16,7 @@ from parsieve.plan.pickling import record_state, restore_record
 from parsieve.plan.record import PlanRecord
 from parsieve.plan.results.matches import Matches
 from parsieve.plan.verdict import Keep, Skip
+from parsieve.predicate.expr import element_tests
 from parsieve.wording import count
 
 if TYPE_CHECKING:
@@ -207,6 +208,8 @@ class Plan:
         """
         dataset = self._rows().dataset()
         if dataset is None:
+            if element_tests(self.record.expr):
+                raise UnsupportedError("pyarrow's datasets cannot test elements of lists; use to_arrow or to_batches")
             raise UnsupportedError(
                 "cannot make a dataset: some files do not hold exactly the table's rows (deletes, logs, other types); "
                 "use to_arrow or to_batches"

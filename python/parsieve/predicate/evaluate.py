@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve._core import BloomFilter, UnsupportedError
+from parsieve.predicate.elements import as_lists, elements_batch, list_ends, running_sums
 from parsieve.predicate.expr import (
     Always,
     And,
+    AnyElement,
     Column,
     Compare,
     Expr,
@@ -145,7 +147,9 @@ def conditions_of(expr: Expr) -> list[Condition]:
 
 def _lists(parts: Iterable[Expr]) -> dict[In, ValueSet]:
     """Prepare the lists of values of some parts."""
-    return {part: ValueSet(part.values) for whole in parts for part in walk(whole) if isinstance(part, In)}
+    leaves = [part for whole in parts for part in walk(whole)]
+    of_elements = [inner for part in leaves if isinstance(part, AnyElement) for inner in walk(part.condition)]
+    return {part: ValueSet(part.values) for part in (*leaves, *of_elements) if isinstance(part, In)}
 
 
 def _evaluate(expr: Expr, batch: pa.RecordBatch, lists: Mapping[In, ValueSet]) -> pa.BooleanArray:
@@ -176,7 +180,20 @@ def _evaluate(expr: Expr, batch: pa.RecordBatch, lists: Mapping[In, ValueSet]) -
             return match_pattern(_values(batch, column), expr)
         case Not(Like(column) as like):
             return pc.invert(match_pattern(_values(batch, column), like))
+        case AnyElement():
+            return _any_element(expr, batch, lists)
+        case Not(AnyElement() as test):
+            return pc.invert(_any_element(test, batch, lists))
     raise AssertionError(expr)
+
+
+def _any_element(test: AnyElement, batch: pa.RecordBatch, lists: Mapping[In, ValueSet]) -> pa.BooleanArray:
+    array = as_lists(_leaf(batch, test.column))
+    matches = pc.fill_null(_evaluate(test.condition, elements_batch(pc.list_flatten(array)), lists), False)
+    # A list has a match if the number of matches grows between its first element and its end.
+    num_matches, ends = running_sums(matches), list_ends(array)
+    grows = pc.greater(num_matches.take(ends[1:]), num_matches.take(ends[:-1]))
+    return grows if not array.null_count else pc.if_else(array.is_valid(), grows, pa.scalar(None, pa.bool_()))
 
 
 def _compare(leaf: Compare, batch: pa.RecordBatch) -> pa.BooleanArray:
@@ -207,7 +224,7 @@ def _values(batch: pa.RecordBatch, column: Column) -> pa.Array:
 
 
 def _leaf(batch: pa.RecordBatch, column: Column) -> pa.Array:
-    """Return a column. The leaves of a null struct are null."""
-    name, *below = column.path
+    """Return a column. The leaves of a null struct are null. Batches of elements have columns of fixed names."""
+    name, *below = column.path[-1:] if column.is_repeated else column.path
     array = batch.column(batch.schema.get_field_index(name))
     return pc.struct_field(array, below) if below else array

@@ -19,6 +19,10 @@ from parsieve.predicate.text.like import Pattern, write_like
 Operator = OneOf["=", "!=", "<", "<=", ">", ">="]
 
 
+# The last part of the path of a column that holds the elements of lists, or the keys or the values of maps.
+ELEMENT, KEY, VALUE = "element", "key", "value"
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column that holds values, at the top level or in structs."""
@@ -26,6 +30,8 @@ class Column:
     path: tuple[str, ...]
     type: pa.DataType
     field_id: int | None = None
+    # Whether the values are the elements of lists, or the keys or the values of maps. A row may have many of them.
+    is_repeated: bool = False
 
     @property
     def value_type(self) -> pa.DataType:
@@ -148,6 +154,24 @@ class Like:
 
 
 @dataclass(frozen=True, slots=True)
+class AnyElement:
+    """A test for lists with an element, or maps with an entry, for which a condition is true. Null for a null list.
+
+    The columns of the condition are repeated: the elements of the list, or the keys and values of the map. The
+    condition has no `Unknown`.
+    """
+
+    column: Column
+    condition: Expr
+    # The condition on the key of the only entry to test. The test is null if the map has no such entry, or if the
+    # condition is null for its value.
+    key: Expr | None = None
+
+    def __str__(self) -> str:
+        return f"ANY ({self.condition if self.key is None else And((self.key, self.condition))})"
+
+
+@dataclass(frozen=True, slots=True)
 class OutOfType:
     """Equality with a value that the column's type cannot represent: false for a value, null for null.
 
@@ -215,8 +239,8 @@ class Unknown:
 
 
 # The conditions on one column.
-Leaf = Compare | In | IsNull | StartsWith | Like | OutOfType
-Expr = Compare | In | IsNull | StartsWith | Like | OutOfType | And | Or | Not | Always | Unknown
+Leaf = Compare | In | IsNull | StartsWith | Like | AnyElement | OutOfType
+Expr = Compare | In | IsNull | StartsWith | Like | AnyElement | OutOfType | And | Or | Not | Always | Unknown
 
 
 def all_of(*parts: Expr) -> Expr:
@@ -245,6 +269,25 @@ def columns(expr: Expr) -> list[Column]:
     """Return the columns of an expression without duplicates, in order of appearance."""
     leaves = (part for part in walk(expr) if isinstance(part, Leaf))
     return list(_unique(leaf.column for leaf in leaves))
+
+
+def value_columns(expr: Expr) -> list[Column]:
+    """Return the columns whose values an expression compares: of a list, its elements."""
+    tests = element_tests(expr)
+    direct = [column for column in columns(expr) if not any(test.column == column for test in tests)]
+    return list(
+        _unique(
+            (
+                *direct,
+                *(column for test in tests for column in columns(any_of(test.condition, *filter(None, [test.key])))),
+            )
+        )
+    )
+
+
+def element_tests(expr: Expr) -> list[AnyElement]:
+    """Return the parts that test the elements of lists or maps."""
+    return [part for part in walk(expr) if isinstance(part, AnyElement)]
 
 
 def unknowns(expr: Expr) -> list[Unknown]:

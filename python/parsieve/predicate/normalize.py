@@ -7,6 +7,7 @@ once no NOT is above AND or OR. In the result, NOT occurs only directly above le
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -14,6 +15,7 @@ from parsieve.predicate.builder import distinct
 from parsieve.predicate.expr import (
     Always,
     And,
+    AnyElement,
     Column,
     Compare,
     Expr,
@@ -54,8 +56,18 @@ def understood_part(expr: Expr) -> Expr:
     >>> print(understood_part(parse("NOT (a < 5 OR b % 2 = 1)", schema)))
     a >= 5
     """
+    return _weaker(expr, lambda part: isinstance(part, Unknown))
+
+
+def without_element_tests(expr: Expr) -> Expr:
+    """Return a predicate that is true for each row for which `expr` is true, without tests of elements of lists."""
+    return _weaker(expr, lambda part: isinstance(part.part if isinstance(part, Not) else part, AnyElement))
+
+
+def _weaker(expr: Expr, is_dropped: Callable[[Expr], bool]) -> Expr:
+    """Return a predicate in which some leaves are true for all rows."""
     # Without NOT above AND and OR, a part that becomes true can only make more rows match.
-    return normalize(_without_unknown(normalize(expr)))
+    return normalize(_without(normalize(expr), is_dropped))
 
 
 def _push(expr: Expr, negated: bool, certain: bool) -> Expr:
@@ -73,6 +85,15 @@ def _push(expr: Expr, negated: bool, certain: bool) -> Expr:
             return Compare(column, _OPPOSITE[op], value)
         case OutOfType(column) if certain:
             return Not(IsNull(column)) if negated else Always(False)
+        case AnyElement(column, condition, key) if key is not None:
+            # If the condition is false for the value of the key, the negation is true.
+            inner = _push(And((key, Not(condition) if negated else condition)), False, certain)
+            return inner if inner == Always(False) else AnyElement(column, inner)
+        case AnyElement(column, condition):
+            inner = _push(condition, False, certain)
+            if inner == Always(False):
+                return Not(IsNull(column)) if negated else inner
+            return Not(AnyElement(column, inner)) if negated else AnyElement(column, inner)
         case leaf:
             return Not(leaf) if negated else leaf
 
@@ -137,12 +158,10 @@ def _join_lists(column: Column, lists: list[pa.Array], conjunction: bool) -> Exp
     return Not(In(column, values)) if conjunction else In(column, values)
 
 
-def _without_unknown(expr: Expr) -> Expr:
+def _without(expr: Expr, is_dropped: Callable[[Expr], bool]) -> Expr:
     match expr:
-        case Unknown():
-            return Always(True)
         case And(parts):
-            return And(tuple(_without_unknown(part) for part in parts))
+            return And(tuple(_without(part, is_dropped) for part in parts))
         case Or(parts):
-            return Or(tuple(_without_unknown(part) for part in parts))
-    return expr
+            return Or(tuple(_without(part, is_dropped) for part in parts))
+    return Always(True) if is_dropped(expr) else expr

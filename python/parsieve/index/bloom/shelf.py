@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from parsieve import _core
 from parsieve.io.ranges import RangeReader
+from parsieve.predicate.elements import flat
 
 Location = tuple[str, str]
 
@@ -55,7 +56,8 @@ class Filling:
         self._nulls = self._nans = False
 
     def add(self, keys: pa.Array) -> None:
-        """Add the keys of some rows."""
+        """Add the keys of some rows, which may be lists of keys."""
+        keys = flat(keys)
         self._nulls |= keys.null_count > 0
         if keys.null_count == len(keys):
             return

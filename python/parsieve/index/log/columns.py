@@ -6,16 +6,24 @@ A renamed column keeps its index. A new column with the old name does not get it
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from parsieve._core import FormatError
+from parsieve._core import FormatError, UnsupportedError
 from parsieve.errors import ColumnNotFoundError
 from parsieve.io import document
 from parsieve.lake.base import ColumnPath
-from parsieve.lake.rows.columns import FIELD_ID, PHYSICAL_NAME, leaf_field
+from parsieve.lake.rows.columns import FIELD_ID, PHYSICAL_NAME, is_repeated, leaf_field
+from parsieve.lake.rows.fields import fields_at
+from parsieve.predicate.column_names import ColumnNames
+from parsieve.predicate.elements import element_field, is_list
+from parsieve.predicate.expr import ELEMENT, KEY, VALUE
+
+if TYPE_CHECKING:
+    from parsieve._typing import ColumnName
 
 
 def path_of(column: str | Sequence[str]) -> ColumnPath:
@@ -29,6 +37,35 @@ def paths_of(columns: Sequence[str | Sequence[str]]) -> list[ColumnPath]:
     if not paths:
         raise ValueError("name at least one column to index")
     return paths
+
+
+def column_paths(columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) -> list[ColumnPath]:
+    """Return the paths of columns that a caller named: one name, or a list of names."""
+    # A name may be the empty text, but `()` means no columns.
+    names = [columns] if columns != () and isinstance(columns, str | tuple) else list(columns)
+    by_name = ColumnNames(schema)
+    return [_values_path(by_name, [name] if isinstance(name, str) else name) for name in names]
+
+
+def _values_path(names: ColumnNames, parts: Sequence[str]) -> ColumnPath:
+    """Return the path of the values to index: of a column, of the elements of a list, or of a map's keys or values."""
+    try:
+        column = names.find(parts)
+    except ColumnNotFoundError:
+        *above, last = parts if len(parts) > 1 else parts[0].rsplit(".", 1)
+        container = names.find(above) if above and last in (ELEMENT, KEY, VALUE) else None
+        if container is None or element_field(container.type, last) is None:
+            raise
+        return (*container.path, last)
+    if pt.is_map(column.type):
+        raise UnsupportedError(f"{column} is a map; index its keys as {column}.key, or its values as {column}.value")
+    return (*column.path, ELEMENT) if is_list(column.type) else column.path
+
+
+def indexed_name(name: ColumnName, indexed: Collection[ColumnPath]) -> ColumnName:
+    """Return the path of an index by the name of its column. A name may contain a dot, and a list has elements."""
+    whole = (name,) if isinstance(name, str) else tuple(name)
+    return next((path for path in (whole, (*path_of(name), ELEMENT)) if path in indexed), name)
 
 
 def field_id_of(field: pa.Field) -> int | None:
@@ -75,18 +112,15 @@ def decode_type(fields: document.Fields, source: str) -> pa.DataType:
 
 def _is_named_as_in_files(schema: pa.Schema, path: ColumnPath) -> bool:
     """Return whether a column had this name before columns had ids: Delta keeps that name in the files."""
-    level = list(schema)
-    for part in path:
-        field = next(candidate for candidate in level if candidate.name == part)
-        if (field.metadata or {}).get(PHYSICAL_NAME, part.encode()) != part.encode():
-            return False
-        level = list(field.type) if pt.is_struct(field.type) else []
-    return True
+    named = fields_at(schema, path)[: -1 if is_repeated(schema, path) else None]
+    return all((field.metadata or {}).get(PHYSICAL_NAME, field.name.encode()) == field.name.encode() for field in named)
 
 
 def _leaves(above: ColumnPath, fields: pa.Schema | pa.StructType) -> Iterator[tuple[ColumnPath, pa.Field]]:
     for field in fields:
         if pt.is_struct(field.type):
             yield from _leaves((*above, field.name), field.type)
+        elif inner := [part for part in (ELEMENT, KEY, VALUE) if element_field(field.type, part) is not None]:
+            yield from (((*above, field.name, part), element_field(field.type, part)) for part in inner)
         else:
             yield (*above, field.name), field

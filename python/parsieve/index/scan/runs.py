@@ -25,6 +25,7 @@ from parsieve.index.scan.units import UnitCutter, UnitNumbers
 from parsieve.io import interrupts
 from parsieve.io.parallel import run_in_threads
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
+from parsieve.predicate.elements import flat
 
 # Shares of the allowed memory for unsorted rows, and for finished runs or more unsorted rows. The rest is for reading.
 UNSORTED_SHARE = 0.4
@@ -67,12 +68,12 @@ class _Buffers:
         self._unsorted = [Unsorted(column.pairs.sibling(), share, room) for column in columns]
 
     def push(self, at: int, values: pa.Array, cutter: UnitCutter) -> bool:
-        """Add the next values of a slice. Return whether they are of the column's type."""
+        """Add the next values of a slice, or lists of values. Return whether they are of the column's type."""
         column, unsorted = self._columns[at], self._unsorted[at]
         rows, first = column.rows, column.units.first
         for unit, start, stop in cutter.cut(len(values)):
             try:
-                _, nulls, nans = unsorted.pairs.push(values.slice(start, stop - start), unit)
+                _, nulls, nans = unsorted.pairs.push(flat(values.slice(start, stop - start)), unit)
             except TypeError:
                 # The values have another unit or type than the column, so they cannot be compared.
                 return False

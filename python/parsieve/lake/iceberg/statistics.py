@@ -15,7 +15,7 @@ import pyarrow.types as pt
 from parsieve.lake import bounds
 from parsieve.lake.base import ColumnPath, Statistics
 from parsieve.lake.iceberg.manifests import DataFiles
-from parsieve.lake.rows.columns import FIELD_ID, leaf_field
+from parsieve.lake.rows.columns import FIELD_ID, is_repeated, leaf_field
 
 
 def statistics_of(files: DataFiles, schema: pa.Schema, path: ColumnPath) -> Statistics:
@@ -26,6 +26,9 @@ def statistics_of(files: DataFiles, schema: pa.Schema, path: ColumnPath) -> Stat
         pc.map_lookup(files[name], number, "last") for name in ("lower", "upper", "null_count", "value_count")
     )
     nulls, rows = _count(nulls), _count(rows)
+    if is_repeated(schema, path):
+        # Writers count nulls of lists differently, and bounds are enough to skip files.
+        nulls = rows = pa.nulls(len(nulls), pa.int64())
     consistent = pc.fill_null(pc.less_equal(nulls, rows), True)
     unknown = pa.scalar(None, pa.int64())
     return Statistics(

@@ -14,6 +14,8 @@ from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError, no_column
 from parsieve.lake.base import ColumnPath
 from parsieve.lake.rows.fields import fields_at
+from parsieve.predicate.elements import is_list, lists_of
+from parsieve.predicate.expr import ELEMENT
 
 FIELD_ID = b"PARQUET:field_id"
 # The metadata key for the name of a column in Delta's files, which may differ from its name in the table.
@@ -49,7 +51,7 @@ def constant(value: object, kind: pa.DataType, rows: int) -> pa.Array:
 
 
 def leaf_field(schema: pa.Schema, path: ColumnPath) -> pa.Field:
-    """Return the field at a path through structs. It must not be nested itself, and the path must not contain lists."""
+    """Return the field at a path through structs, which may end with the elements of lists. It must not be nested."""
     if not path:
         raise ColumnNotFoundError("the path of a column is empty")
     fields = fields_at(schema, path)
@@ -58,27 +60,45 @@ def leaf_field(schema: pa.Schema, path: ColumnPath) -> pa.Field:
     leaf = fields[-1]
     if pt.is_nested(leaf.type):
         raise UnsupportedError(
-            f"{'.'.join(path)} is a {leaf.type}; only columns of single values, alone or in structs, can be used"
+            f"{'.'.join(path)} is a {leaf.type}; only columns of single values, alone or in structs, and lists and "
+            "maps of single values can be used"
         )
     return leaf
 
 
+def indexable_path(schema: pa.Schema, path: ColumnPath) -> ColumnPath:
+    """Return the path of the values to index for a column: the elements of a list, or else the column itself."""
+    fields = fields_at(schema, path)
+    return (*path, ELEMENT) if len(fields) == len(path) > 0 and is_list(fields[-1].type) else path
+
+
+def is_repeated(schema: pa.Schema, path: ColumnPath) -> bool:
+    """Return whether a path ends with the elements of lists, or with the keys or values of maps."""
+    fields = fields_at(schema, path)
+    return 1 < len(fields) == len(path) and not pt.is_struct(fields[-2].type)
+
+
 def leaf_of(batch: pa.RecordBatch, path: ColumnPath) -> pa.Array:
-    """Return the values at a path of a batch. The leaves of a null struct are null."""
+    """Return the values at a path of a batch. The leaves of a null struct are null.
+
+    If the path ends with the elements of lists, return the lists.
+    """
     array = batch.column(batch.schema.get_field_index(path[0]))
     for part in path[1:]:
+        if not pt.is_struct(array.type):
+            return lists_of(array, part)
         array = pc.struct_field(array, [array.type.get_field_index(part)])
     return array
 
 
 def pruned(schema: pa.Schema, paths: Sequence[ColumnPath]) -> pa.Schema:
-    """Return the schema with only the leaves at some paths and the structs around them."""
+    """Return the schema with only the leaves at some paths and the structs around them. Lists and maps stay whole."""
 
     def prune(fields: Sequence[pa.Field], paths: list[ColumnPath]) -> list[pa.Field]:
         kept = []
         for child in fields:
             below = [path[1:] for path in paths if path[0] == child.name]
-            if below and () not in below:
+            if below and () not in below and pt.is_struct(child.type):
                 kept.append(child.with_type(pa.struct(prune(list(child.type), below))))
             elif below:
                 kept.append(child)

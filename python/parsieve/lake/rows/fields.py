@@ -7,24 +7,32 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.types as pt
 
+from parsieve.predicate.elements import element_field
+
 
 def fields_at(schema: pa.Schema, path: Sequence[str]) -> list[pa.Field]:
     """Return the fields along a path through structs; fewer if the path ends early.
+
+    The path may end with the elements of lists, or with the keys or values of maps.
 
     >>> schema = pa.schema({"point": pa.struct({"x": pa.int64()})})
     >>> [field.name for field in fields_at(schema, ("point", "x"))]
     ['point', 'x']
     >>> fields_at(schema, ("line", "x"))
     []
+    >>> fields_at(pa.schema({"tags": pa.list_(pa.string())}), ("tags", "element"))[1].type
+    DataType(string)
     """
     fields: list[pa.Field] = []
-    level: pa.Schema | pa.StructType = schema
+    level: pa.Schema | pa.DataType = schema
     for name in path:
+        if fields and not pt.is_struct(level):
+            inner = element_field(level, name)
+            fields += [] if inner is None else [inner]
+            break
         numbers = level.get_all_field_indices(name)
         if not numbers:
             break
         fields.append(level.field(numbers[0]))
         level = fields[-1].type
-        if not pt.is_struct(level):
-            break
     return fields

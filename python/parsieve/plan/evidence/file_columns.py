@@ -10,7 +10,7 @@ import pyarrow as pa
 from parsieve._core import FileReader
 from parsieve.lake.rows.columns import PHYSICAL_NAME
 from parsieve.lake.rows.fields import fields_at
-from parsieve.predicate.expr import Column
+from parsieve.predicate.expr import ELEMENT, KEY, VALUE, Column
 
 # Identifies a column across snapshots, in which a name may belong to different columns.
 LeafKey = tuple[tuple[str, ...], int | None, tuple[bytes | None, ...]]
@@ -25,7 +25,7 @@ class WantedLeaf:
         physical = [(field.metadata or {}).get(PHYSICAL_NAME) for field in fields]
         self.key: LeafKey = (column.path, column.field_id, tuple(physical))
         self.is_mapped = any(name is not None for name in physical)
-        # The column's path in the files.
+        # The column's path in the files. The last part of a repeated column is not its name there.
         self.path = tuple(
             field.name if name is None else name.decode() for field, name in zip(fields, physical, strict=True)
         )
@@ -40,6 +40,8 @@ class FileLeaves:
 
     def find(self, wanted: WantedLeaf) -> int | None:
         """Return the leaf's number, or None if it is missing or ambiguous."""
+        if wanted.column.is_repeated and (wanted.is_mapped or wanted.column.field_id is None):
+            return self._find_repeated(wanted.path)
         if wanted.is_mapped or wanted.column.field_id is None:
             # Engines disagree about which column is meant if names differ only in case.
             matches = self._by_folded_path.get(_folded(wanted.path), [])
@@ -50,7 +52,20 @@ class FileLeaves:
             if len(matches) != 1:
                 return None
         _, is_repeated = self._ids[matches[0]]
-        return None if is_repeated else matches[0]
+        return matches[0] if is_repeated == wanted.column.is_repeated else None
+
+    def _find_repeated(self, path: tuple[str, ...]) -> int | None:
+        """Return the leaf of a list's elements, or of a map's keys or values, by the path of the list or map."""
+        *above, part = path
+        depth = len(above)
+        inside = [number for number, leaf in enumerate(self.paths) if _folded(leaf[:depth]) == _folded(above)]
+        # A list has one leaf, and a map two: its keys come first. Writers give them different names.
+        order = (ELEMENT,) if part == ELEMENT else (KEY, VALUE)
+        if len(inside) != len(order):
+            return None
+        number = inside[order.index(part)]
+        leaf, (_, is_repeated) = self.paths[number], self._ids[number]
+        return number if is_repeated and leaf[:depth] == tuple(above) and len(leaf) <= depth + 2 else None
 
     @cached_property
     def _by_id(self) -> dict[int, list[int]]:

@@ -235,6 +235,9 @@ def bounds_of(column: Column, footers: Sequence[tuple[FileFooter | None, int]]) 
     for low, high in zip(lower, upper, strict=True):
         # If one bound does not fit the table's type, do not trust the other.
         sides.append((low, high) if low is not None and high is not None else (None, None))
+    if column.is_repeated:
+        # Writers count the nulls of lists differently, and a missing element is no null of the column.
+        raw = [(low, high, None, nans, None) for low, high, _, nans, _ in raw]
     counts = [pa.array([chunk[position] for chunk in raw], pa.int64()) for position in (2, 3, 4)]
     return ColumnBounds(
         _assemble([low for low, _ in sides], kind),

@@ -190,8 +190,11 @@ def _tree(expr: Expr) -> Tree:
             return Begins(column, prefix, opposite=True)
         case typed.Like(column):
             return HoldsText(column, expr)
-        case typed.Not(typed.Like()):
-            # Nothing shows that all texts of a file match.
+        case typed.AnyElement(_, condition):
+            # Some element in the file must answer each question of the condition.
+            return _tree(condition)
+        case typed.Not(typed.Like() | typed.AnyElement()):
+            # Nothing shows that all texts of a file match, or that all lists of a file have such an element.
             return Constant(True)
     raise AssertionError(expr)
 
@@ -235,14 +238,16 @@ def _every(parts: list[Tree]) -> Tree:
     """Join parts that must all be true.
 
     Ranges of one column become one range. If a part requires a number in a column, NaN in that column is no match.
+    Neither holds for the elements of lists: different elements may answer two questions about one row.
     """
     flat = [inner for part in parts for inner in (part.parts if isinstance(part, Every) else (part,))]
-    numbers = {part.column.path for part in flat if isinstance(part, Within | Among | Outside)}
+    single = [part for part in flat if isinstance(part, Within | Among | Outside) and not part.column.is_repeated]
+    numbers = {part.column.path for part in single}
     simplified = [_without_nan(part, numbers) for part in flat]
     ranges: dict[tuple[str, ...], Within] = {}
     others: list[Tree] = []
     for part in simplified:
-        if isinstance(part, Within):
+        if isinstance(part, Within) and not part.column.is_repeated:
             before = ranges.get(part.column.path)
             ranges[part.column.path] = part if before is None else _intersection(before, part)
         elif isinstance(part, Constant):

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from parsieve._core import UnsupportedError
@@ -20,8 +21,9 @@ from parsieve.lake.rows.streams import matching
 from parsieve.plan.evidence.questions import HasNan, ask, leaves
 from parsieve.plan.results.matches import Matches
 from parsieve.predicate.builder import is_bytes, is_text
-from parsieve.predicate.expr import Always, Expr, IsNull, columns, walk
-from parsieve.predicate.normalize import normalize
+from parsieve.predicate.evaluate import conditions_of
+from parsieve.predicate.expr import Always, Expr, IsNull, columns, element_tests, walk
+from parsieve.predicate.normalize import normalize, without_element_tests
 from parsieve.predicate.render import to_duckdb, to_pyarrow
 
 if TYPE_CHECKING:
@@ -73,6 +75,11 @@ class Rows(Matches):
         files = self._lake.files(self._snapshot, self._slices) if self._slices else None
         return None if files is None else files.choosing(self._row_groups)
 
+    @cached_property
+    def _tests_elements(self) -> bool:
+        """Whether the predicate tests elements of lists or maps. pyarrow has no expression for that."""
+        return bool(element_tests(self._expr))
+
     def _conditions(self) -> tuple[Any, Any]:
         """Return the predicate to apply with statistics, and the one to apply after the scan. One of them is None."""
         condition = self._filter()
@@ -82,6 +89,8 @@ class Rows(Matches):
         """Return the rows as a dataset, or None if a file does not contain exactly the table's rows."""
         if not self._slices:
             return PlannedDataset.planned(files_of((), self._snapshot.schema), None, None)
+        if self._tests_elements:
+            return None
         if self._files is None or not self._files.are_exact():
             return None
         return PlannedDataset.planned(self._files, *self._conditions())
@@ -89,6 +98,8 @@ class Rows(Matches):
     def scan(self, output: list[str], hold: bool) -> pa.RecordBatchReader:
         """Return the rows as a stream, by decoding complete row groups."""
         schema = self._snapshot.schema
+        if self._tests_elements:
+            return self._scan_lists(output, hold)
         condition = self._filter()
         if not self._slices:
             return pa.RecordBatchReader.from_batches(pa.schema([schema.field(name) for name in output]), [])
@@ -105,6 +116,22 @@ class Rows(Matches):
             for _ in stream:
                 pass
         return matching(stream, stream.schema, output, condition)
+
+    def _scan_lists(self, output: list[str], hold: bool) -> pa.RecordBatchReader:
+        """Return the rows as a stream. pyarrow applies the conditions that it can, and the evaluator all of them."""
+        schema = self._snapshot.schema
+        needed = list(dict.fromkeys([*output, *(column.path[0] for column in columns(self._expr))]))
+        weaker = type(self)(self._lake, self._snapshot, without_element_tests(self._expr), self._candidates)
+        conditions = conditions_of(self._expr)
+
+        def matches() -> Iterator[pa.RecordBatch]:
+            for batch in weaker.scan(needed, hold) if self._slices else ():
+                masks = [condition.evaluate(batch) for condition in conditions]
+                rows = batch.filter(functools.reduce(pc.and_kleene, masks))
+                if rows.num_rows:
+                    yield rows.select(output)
+
+        return pa.RecordBatchReader.from_batches(pa.schema([schema.field(name) for name in output]), matches())
 
     def _plain_files(self) -> CheckedFiles | None:
         """Return the files, or None if an engine could not read exactly the table's rows and types from them itself."""
@@ -131,7 +158,7 @@ class Rows(Matches):
             raise UnsupportedError("Polars has no decimals of more than 38 digits; use to_arrow")
         if self.are_few and "" not in schema.names and self.reads_pages(schema.names):
             return frame_of_dataset(PageRows(self))
-        by_name = not any(map(_is_no_name, schema.names))
+        by_name = not self._tests_elements and not any(map(_is_no_name, schema.names))
         if by_name and not _has(schema, _not_for_polars):
             files = self._plain_files()
             frame = None if files is None else frame_of(files, None if self._filter() is None else self._expr)
@@ -212,7 +239,7 @@ class Rows(Matches):
 
         The files of plain folders may be replaced at any time, so DuckDB reads them while they are held open.
         """
-        if not self._lake.files_may_be_replaced or self._filter() is None:
+        if self._tests_elements or not self._lake.files_may_be_replaced or self._filter() is None:
             return None
         files, text = self._plain_files(), self._duckdb_text()
         if files is None or text is None:
@@ -228,7 +255,9 @@ class Rows(Matches):
     def _duckdb_text(self) -> str | None:
         """Return the predicate as SQL, or None if DuckDB's own scan of the files would find other rows."""
         schema = self._snapshot.schema
-        if "" in schema.names or _has(schema, _not_for_duckdb) or _tests_text_for_null(self._expr):
+        if self._tests_elements or _tests_text_for_null(self._expr):
+            return None
+        if "" in schema.names or _has(schema, _not_for_duckdb):
             return None
         if any(pa.types.is_floating(column.value_type) for column in columns(self._expr)):
             return None

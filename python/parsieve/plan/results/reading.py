@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from parsieve.plan.record import PlanRecord
-from parsieve.predicate.expr import Always
+from parsieve.predicate.expr import Always, element_tests
 from parsieve.predicate.normalize import normalize
 
 # If at most this share of a table can match, Polars and DuckDB get the rows that the page reader finds. Otherwise they
@@ -42,4 +42,6 @@ def choose_reading(record: PlanRecord) -> Reading:
     """Choose how the rows of a plan are read."""
     by_pages = not isinstance(normalize(record.expr), Always)
     share = record.candidate_share
-    return Reading(by_pages, by_pages and share is not None and share <= FEW, share)
+    # Engines cannot be asked to test elements of lists, so they get rows that are read here.
+    is_few = (share is not None and share <= FEW) or bool(element_tests(record.expr))
+    return Reading(by_pages, by_pages and is_few, share)

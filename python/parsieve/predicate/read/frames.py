@@ -19,6 +19,7 @@ from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, all_of, any_of
 from parsieve.predicate.messages import NotUnderstoodError, shortened
 from parsieve.predicate.read.json_trees import read_json
+from parsieve.predicate.read.lists import Elements
 from parsieve.predicate.read.patterns import like, pattern_around, pattern_before, regex
 from parsieve.predicate.text.like import Pattern
 
@@ -105,6 +106,13 @@ class _Reader:
                 return self._match(node, inner, text, pattern_before)
             case {"Function": {"input": [inner, text], "function": {"StringExpr": {"Contains": {"literal": literal}}}}}:
                 return self._match(node, inner, text, pattern_around if literal else None)
+            case {
+                "Function": {
+                    "input": [inner, value],
+                    "function": {"ListExpr": {"Contains": _}} | {"ArrayExpr": {"Contains": _}},
+                }
+            }:
+                return Elements(self.operand(inner).column).has_any(build, [self.value(value)])
             case {"Column": str()}:
                 operand = self.operand(node)
                 if not pa.types.is_boolean(operand.column.value_type):

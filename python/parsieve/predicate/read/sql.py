@@ -17,9 +17,10 @@ from sqlglot.dialects.dialect import Dialect
 from parsieve.errors import ColumnNotFoundError
 from parsieve.predicate.builder import MIRRORED, Builder, Operand, cast_operand, cast_value, make_unknown, python_value
 from parsieve.predicate.column_names import ColumnNames
-from parsieve.predicate.expr import Always, And, Expr, Not, Operator, Or, all_of
+from parsieve.predicate.expr import KEY, VALUE, Always, And, Expr, Not, Operator, Or, all_of, columns
 from parsieve.predicate.literals import DecimalLiteral, Value, read_number
 from parsieve.predicate.messages import NotUnderstoodError, shortened
+from parsieve.predicate.read.lists import Elements, Subscript
 from parsieve.predicate.read.patterns import like, pattern_around, pattern_before, regex
 from parsieve.predicate.temporal import to_moment
 from parsieve.predicate.text.like import Pattern, read_like
@@ -55,6 +56,19 @@ _EVALUATED: dict[Operator, Any] = {
 
 # Functions of DuckDB that sqlglot does not know. None: the pattern is a regular expression.
 _MATCHES: dict[str, Callable[[str], Pattern] | None] = {"suffix": pattern_before, "regexp_matches": None}
+
+
+# Functions on lists, with the number of values that they look for: one, some of a list, or all of a list.
+_ONE, _ANY, _ALL = "one", "any", "all"
+_LIST_FUNCTIONS = {
+    "list_contains": _ONE,
+    "list_has": _ONE,
+    "list_has_any": _ANY,
+    "array_has_any": _ANY,
+    "arrays_overlap": _ANY,
+    "list_has_all": _ALL,
+}
+_MAP_FUNCTIONS = {"map_contains": KEY, "map_contains_value": VALUE}
 
 
 def _with_quotes_hint(error: ColumnNotFoundError, column: exp.Expression) -> ColumnNotFoundError:
@@ -159,6 +173,8 @@ class _Reader:
         self._names = names
         self._build = build
         self._params = params
+        # The last meaning of `column[index]` for each column of values.
+        self._subscripts: dict[tuple[str, ...], Subscript] = {}
 
     def truth(self, node: exp.Expression) -> Expr:
         """Return a condition; parts that are not understood become `Unknown`."""
@@ -170,7 +186,9 @@ class _Reader:
             case exp.Not():
                 return Not(self.truth(node.this))
         try:
-            return self._leaf(node)
+            condition = self._leaf(node)
+            subscripts = [self._subscripts[column.path] for column in columns(condition) if column.is_repeated]
+            return subscripts[0].condition(condition, _text(node)) if subscripts else condition
         except NotUnderstoodError as error:
             return make_unknown(_text(node), error)
 
@@ -226,6 +244,19 @@ class _Reader:
                 return self._match(node, node.this, node.expression, None)
             case exp.Anonymous(this=str(name), expressions=[tested, pattern]) if name.lower() in _MATCHES:
                 return self._match(node, tested, pattern, _MATCHES[name.lower()])
+            case exp.ArrayContains() | exp.ArrayContainsAll():
+                _only(node, "this", "expression")
+                return self._test_list(
+                    _ONE if isinstance(node, exp.ArrayContains) else _ALL, node.this, node.expression
+                )
+            case exp.Anonymous(this=str(name), expressions=[tested, values]) if name.lower() in _LIST_FUNCTIONS:
+                return self._test_list(_LIST_FUNCTIONS[name.lower()], tested, values)
+            case exp.Anonymous(this=str(name), expressions=[tested, value]) if name.lower() in _MAP_FUNCTIONS:
+                elements = Elements(self.operand(tested).column, _MAP_FUNCTIONS[name.lower()])
+                return elements.has_any(build, [self.value(value)])
+            case exp.MapContainsKey():
+                _only(node, "this", "key")
+                return Elements(self.operand(node.this).column, KEY).has_any(build, [self.value(node.args["key"])])
             case exp.StartsWith():
                 _only(node, "this", "expression")
                 return build.starts_with(self.operand(node.this), self.value(node.expression))
@@ -313,6 +344,37 @@ class _Reader:
         ignores_case = isinstance(node, exp.RegexpILike)
         return regex(self._build, operand, value, source=_text(node), ignore_case=ignores_case)
 
+    def _test_list(self, quantity: str, tested: exp.Expression, values: exp.Expression) -> Expr:
+        """Build a test for a value, or some or all values of a list, in the lists of a column."""
+        match tested:
+            case exp.MapKeys():
+                elements = Elements(self.operand(tested.this).column, KEY)
+            case exp.Anonymous(this=str(name), expressions=[inner]) if name.lower() == "map_values":
+                elements = Elements(self.operand(inner).column, VALUE)
+            case _:
+                elements = Elements(self.operand(tested).column)
+        if quantity == _ONE:
+            return elements.has_any(self._build, [self.value(values)])
+        wanted = self._values(values)
+        return elements.has_any(self._build, wanted) if quantity == _ANY else elements.has_all(self._build, wanted)
+
+    def _values(self, node: exp.Expression) -> list[Value | None]:
+        """Return the values of a list of literals."""
+        match node:
+            case exp.Array() | exp.Tuple():
+                return [self.value(item) for item in node.expressions]
+            case exp.Anonymous(this=str(name), expressions=items) if name.lower() in ("list_value", "array_value"):
+                return [self.value(item) for item in items]
+            case exp.Placeholder() if isinstance(self._params.get(id(node)), list | tuple):
+                return [python_value(value) for value in self._params[id(node)]]
+        raise NotUnderstoodError("write the values as a list of literals, such as ['a', 'b']")
+
+    def _subscript(self, node: exp.Expression, index: exp.Expression) -> Operand:
+        subscript = Subscript.of(self._build, self.operand(node).column, self.value(index))
+        operand = subscript.operand
+        self._subscripts[operand.column.path] = subscript
+        return operand
+
     def operand(self, node: exp.Expression) -> Operand:
         """Return the column on one side of a comparison."""
         match node:
@@ -322,6 +384,11 @@ class _Reader:
                 parts = _parts(node)
                 quoted = [bool(part.args.get("quoted")) for part in parts]
                 return Operand(self._names.find([part.name for part in parts], quoted))
+            case exp.Bracket(expressions=[index]):
+                _only(node, "this", "expressions")
+                return self._subscript(node.this, index)
+            case exp.Anonymous(this=str(name), expressions=[container, index]) if name.lower() == "element_at":
+                return self._subscript(container, index)
             case exp.TryCast():
                 raise NotUnderstoodError("TRY_CAST is not supported; compare the column itself")
             case exp.Cast():

@@ -1,7 +1,7 @@
 """Parse lists of `(column, op, value)` tuples in disjunctive normal form, as in pyarrow and pandas.
 
 The meaning is that of pyarrow. A list is a conjunction, and a list of lists is a disjunction of conjunctions. `in` and
-`not in` are never null, and NaN equals nothing.
+`not in` are never null, and NaN equals nothing. `contains`, `contains any` and `contains all` test lists.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, all_of, any_of
 from parsieve.predicate.literals import Value
 from parsieve.predicate.messages import NotUnderstoodError
+from parsieve.predicate.read.lists import Elements
 from parsieve.predicate.read.nan_rules import compare_ieee
 
 _OPERATORS: dict[str, Operator] = {
@@ -62,13 +63,20 @@ def _term(term: tuple[Any, str, Any], names: ColumnNames, build: Builder) -> Exp
     if not isinstance(name, str) and not (isinstance(name, tuple) and all(isinstance(part, str) for part in name)):
         raise TypeError(f"a column is a name or a tuple of names, not {name!r}")
     operand = Operand(names.find([name] if isinstance(name, str) else name))
-    if op not in _OPERATORS and op not in ("in", "not in"):
-        raise ValueError(f"{op!r} is none of {', '.join([*_OPERATORS, 'in', 'not in'])}")
+    known = [*_OPERATORS, "in", "not in", "contains", "contains any", "contains all"]
+    if op not in known:
+        raise ValueError(f"{op!r} is none of {', '.join(known)}")
     try:
         if op in _OPERATORS:
             return compare_ieee(build, operand, _OPERATORS[op], _value(operand, value))
+        elements = Elements(operand.column)
+        if op == "contains":
+            return elements.has_any(build, [_value(elements.operand, value)])
         if isinstance(value, str | bytes) or not (isinstance(value, Collection) or hasattr(value, "__arrow_c_array__")):
             raise TypeError(f"{op!r} takes a list of values, not {value!r}")
+        if op in ("contains any", "contains all"):
+            wanted = [_value(elements.operand, element) for element in value]
+            return elements.has_any(build, wanted) if op == "contains any" else elements.has_all(build, wanted)
         values = [_value(operand, element) for element in value]
         is_member = build.contains(operand, [element for element in values if element is not None])
         null = IsNull(operand.column)

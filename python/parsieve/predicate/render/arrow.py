@@ -9,7 +9,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Like, Literal, Not, Or, StartsWith
+from parsieve._core import UnsupportedError
+from parsieve.predicate.expr import (
+    Always,
+    And,
+    AnyElement,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    StartsWith,
+)
 from parsieve.predicate.render.form import join_balanced, prepare
 from parsieve.predicate.text.like import contained_text, last_text, write_regex
 
@@ -62,6 +77,8 @@ def _render(expr: Expr) -> pc.Expression:
             return _like(expr)
         case Not(Like() as like):
             return ~_like(like)
+        case AnyElement() | Not(AnyElement()):
+            raise UnsupportedError(f"pyarrow has no expression for {expr}; use to_arrow or to_batches")
     raise AssertionError(expr)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from parsieve._core import UnsupportedError
 from parsieve.predicate.builder import Builder, Operand
-from parsieve.predicate.expr import And, Compare, Expr, In, Not, Or, unknowns
+from parsieve.predicate.expr import And, AnyElement, Compare, Expr, In, Not, Or, unknowns
 from parsieve.predicate.normalize import normalize
 
 Rendered = TypeVar("Rendered")
@@ -51,6 +51,10 @@ def _with_nan(expr: Expr) -> Expr:
             if math.isnan(value.scalar.as_py()):
                 return expr
             return Or((expr, Builder().compare(Operand(column), "=", math.nan)))
+        case AnyElement(column, condition):
+            return AnyElement(column, _with_nan(condition))
+        case Not(AnyElement() as test):
+            return Not(_with_nan(test))
         case Not(In(column, _)) if pa.types.is_floating(column.value_type):
             return Or((expr, Builder().compare(Operand(column), "=", math.nan)))
     return expr

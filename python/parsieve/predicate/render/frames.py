@@ -9,7 +9,22 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from parsieve._core import UnsupportedError
-from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Like, Literal, Not, Or, StartsWith
+from parsieve.predicate.expr import (
+    ELEMENT,
+    Always,
+    And,
+    AnyElement,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    StartsWith,
+)
 from parsieve.predicate.render.form import join_balanced, prepare
 from parsieve.predicate.text.like import contained_text, last_text, write_regex
 
@@ -59,6 +74,10 @@ def _render(expr: Expr) -> pl.Expr:
             return _like(expr)
         case Not(Like() as like):
             return ~_like(like)
+        case AnyElement():
+            return _any_element(expr)
+        case Not(AnyElement() as test):
+            return ~_any_element(test)
     raise AssertionError(expr)
 
 
@@ -101,15 +120,26 @@ def _series(column: Column, values: pa.Array) -> pl.Series:
 def _column(column: Column) -> pl.Expr:
     import polars as pl
 
-    field = pl.col(column.path[0])
-    for name in column.path[1:]:
-        field = field.struct.field(name)
+    if column.is_repeated:
+        field = pl.element() if column.path[-1] == ELEMENT else pl.element().struct.field(column.path[-1])
+    else:
+        field = pl.col(column.path[0])
+        for name in column.path[1:]:
+            field = field.struct.field(name)
     if pa.types.is_date64(column.type):
         # Polars reads date64 as timestamps or as dates, depending on the source.
         return field.cast(pl.Date)
     if pa.types.is_dictionary(column.type):
         return field.cast(pl.String) if pa.types.is_string(column.value_type) else field
     return field
+
+
+def _any_element(test: AnyElement) -> pl.Expr:
+    field = _column(test.column)
+    if pa.types.is_fixed_size_list(test.column.type):
+        field = field.arr.to_list()
+    # In Polars, a map is a list of structs.
+    return field.list.eval(_render(test.condition).fill_null(False)).list.any()
 
 
 def _starts_with(column: Column, prefix: Literal) -> pl.Expr:

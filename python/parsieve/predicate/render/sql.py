@@ -13,7 +13,22 @@ import pyarrow as pa
 
 from parsieve._core import UnsupportedError
 from parsieve.predicate.builder import is_bytes, is_text
-from parsieve.predicate.expr import Always, And, Column, Compare, Expr, In, IsNull, Like, Literal, Not, Or, StartsWith
+from parsieve.predicate.expr import (
+    ELEMENT,
+    Always,
+    And,
+    AnyElement,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    StartsWith,
+)
 from parsieve.predicate.render.form import prepare
 from parsieve.predicate.temporal import NANOS
 from parsieve.predicate.text.like import contained_text, last_text, write_like
@@ -59,7 +74,7 @@ class _Sql(ABC):
                 return "TRUE" if value else "FALSE"
             case Not(IsNull(column)):
                 return f"({self.column(column)} IS NOT NULL)"
-            case Not(In() | StartsWith() | Like() as leaf):
+            case Not(In() | StartsWith() | Like() | AnyElement() as leaf):
                 return f"(NOT {self.condition(leaf)})"
             case IsNull(column):
                 return f"({self.column(column)} IS NULL)"
@@ -76,6 +91,8 @@ class _Sql(ABC):
                 return self.starts_with(column, prefix)
             case Like():
                 return self.like(expr)
+            case AnyElement(column, condition):
+                return self.any_element(column, self.condition(condition))
         raise AssertionError(expr)
 
     @staticmethod
@@ -131,6 +148,8 @@ class _Sql(ABC):
     def starts_with(self, column: Column, prefix: Literal) -> str: ...
     @abstractmethod
     def like(self, leaf: Like) -> str: ...
+    @abstractmethod
+    def any_element(self, column: Column, condition: str) -> str: ...
 
 
 def _calendar(days: int) -> str | None:
@@ -155,6 +174,8 @@ class _DuckDb(_Sql):
     name = "DuckDB"
 
     def column(self, column: Column) -> str:
+        if column.is_repeated:
+            return "x" if column.path[-1] == ELEMENT else f"x.{column.path[-1]}"
         first, *inner = (part.replace('"', '""') for part in column.path)
         field = f'"{first}"'
         for part, raw in zip(inner, column.path[1:], strict=True):
@@ -220,6 +241,14 @@ class _DuckDb(_Sql):
         operator = "ILIKE" if leaf.ignore_case else "LIKE"
         return f"({column} {operator} {self.text(write_like(leaf.pattern, '!'))} ESCAPE '!')"
 
+    def any_element(self, column: Column, condition: str) -> str:
+        name = self.column(column)
+        return f"(len(list_filter({f'map_entries({name})' if _is_map(column) else name}, lambda x: {condition})) > 0)"
+
+
+def _is_map(column: Column) -> bool:
+    return bool(pa.types.is_map(column.type))
+
 
 def _next_prefix(prefix: bytes) -> bytes | None:
     """Return the smallest bytes that are greater than all bytes with this prefix, or None if there are none."""
@@ -231,6 +260,8 @@ class _Spark(_Sql):
     name = "Spark"
 
     def column(self, column: Column) -> str:
+        if column.is_repeated:
+            return "x" if column.path[-1] == ELEMENT else f"x.{column.path[-1]}"
         return ".".join("`" + part.replace("`", "``") + "`" for part in column.path)
 
     def integer(self, number: int, kind: pa.DataType) -> str:
@@ -287,3 +318,9 @@ class _Spark(_Sql):
             return f"endswith({column}, {self.text(text)})"
         operator = "ILIKE" if leaf.ignore_case else "LIKE"
         return f"({column} {operator} {self.text(write_like(leaf.pattern, '!'))} ESCAPE '!')"
+
+    def any_element(self, column: Column, condition: str) -> str:
+        name = self.column(column)
+        lists = f"map_entries({name})" if _is_map(column) else name
+        # For a list with nulls, `exists` may be null.
+        return f"(CASE WHEN {name} IS NOT NULL THEN coalesce(exists({lists}, x -> {condition}), FALSE) END)"

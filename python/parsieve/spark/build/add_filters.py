@@ -13,6 +13,7 @@ from parsieve.index.build.target import Target
 from parsieve.index.log.columns import paths_of
 from parsieve.index.log.commit import Log
 from parsieve.lake.folder.table import ParquetDir
+from parsieve.lake.rows.columns import indexable_path
 from parsieve.observe.logs import SPARK, place
 from parsieve.spark.build.executor import SparkExecutor
 from parsieve.spark.build.filter_files import Done, add_to_files, text_of
@@ -96,7 +97,7 @@ def add_filters(
 def _to_index(executor: SparkExecutor, lake: Lake, columns: Iterable[Any], fpp: float, *, keep: bool) -> list[Done]:
     log = Log(executor.store)
     snapshot = settle(lake, lake.snapshot())
-    paths = paths_of(list(columns))
+    paths = [indexable_path(snapshot.schema, path) for path in paths_of(list(columns))]
     newest = log.newest()
     indexed = newest.blooms if newest is not None and keep else {}
     missing = [path for path in paths if path not in indexed]

@@ -14,6 +14,7 @@ from parsieve.index.pages import maintain
 from parsieve.index.sieve import build as sieve
 from parsieve.index.text.build import build as build_text
 from parsieve.index.text.build import check_columns
+from parsieve.lake.rows.columns import indexable_path
 from parsieve.observe.logs import SPARK, place
 from parsieve.spark.build import kinds
 from parsieve.spark.build.executor import MEMORY, SparkExecutor
@@ -94,8 +95,9 @@ def build_index(
     bloom_rate = BLOOM_FPP if rate is None or rate == "auto" else rate
     lake, store = lake_and_store(spark, table, index_location, storage_options)
     log = Log(store)
-    paths = paths_of([columns] if isinstance(columns, str) else columns)
     snapshot = settle(lake, lake.snapshot(as_of))
+    named = paths_of([columns] if isinstance(columns, str) else columns)
+    paths = [indexable_path(snapshot.schema, path) for path in named]
     log_left_out(unsettled(snapshot), f"the index in {store}")
     chosen, layouts = kinds.choose(lake, snapshot, paths, kind, unit, sieve_rate, bool(keep_keys))
     sieves = [path for path, choice in chosen.items() if choice in ("sieve", "both")]
