@@ -11,7 +11,6 @@ from parsieve.errors import ColumnNotFoundError, ConflictError
 from parsieve.index.log.columns import current_field
 from parsieve.index.log.commit import BloomState, ColumnState
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
-from parsieve.predicate.elements import flat
 
 # The problem of an indexed slice that cannot be read now, for example because a key is missing.
 UNREADABLE_ROWS = "the index cannot be checked, because the rows cannot be read: {}"
@@ -43,7 +42,7 @@ Lie = IndexProblem
 def current_rows(
     state: ColumnState | BloomState, bound: Mapping[Location, str], lake: Lake, snapshot: Snapshot
 ) -> Iterator[tuple[Slice, Iterator[pa.Array]]]:
-    """Yield the slices whose current version the index covers, each with the values of the column."""
+    """Yield the slices whose current version the index covers, each with the values of the column, or lists of them."""
     try:
         path, _ = current_field(snapshot.schema, state.path, state.field_id)
     except ColumnNotFoundError:
@@ -56,7 +55,7 @@ def current_rows(
 def _values(lake: Lake, file_slice: Slice, path: ColumnPath) -> Iterator[pa.Array]:
     try:
         for batch in lake.read_keys(file_slice, [path]):
-            yield flat(batch.column(0))
+            yield batch.column(0)
     except (ConflictError, FileNotFoundError):
         # The file was changed or removed after the snapshot, so the index no longer answers for it.
         return

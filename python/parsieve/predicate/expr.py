@@ -274,15 +274,9 @@ def columns(expr: Expr) -> list[Column]:
 def value_columns(expr: Expr) -> list[Column]:
     """Return the columns whose values an expression compares: of a list, its elements."""
     tests = element_tests(expr)
-    direct = [column for column in columns(expr) if not any(test.column == column for test in tests)]
-    return list(
-        _unique(
-            (
-                *direct,
-                *(column for test in tests for column in columns(any_of(test.condition, *filter(None, [test.key])))),
-            )
-        )
-    )
+    inner = [part for test in tests for part in (test.key, test.condition) if part is not None]
+    direct = [column for column in columns(expr) if all(test.column != column for test in tests)]
+    return list(_unique([*direct, *(column for part in inner for column in columns(part))]))
 
 
 def element_tests(expr: Expr) -> list[AnyElement]:

@@ -14,6 +14,7 @@ from parsieve.index.findings import UNREADABLE_ROWS, IndexProblem, current_rows,
 from parsieve.index.log.commit import TEXT_FORM, BloomState, TextState
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Lake, Location, Snapshot
+from parsieve.predicate.elements import flat
 
 
 class _InspectedColumn(BloomReader):
@@ -63,7 +64,7 @@ def verify(store: Store, state: BloomState, lake: Lake | None, snapshot: Snapsho
 def _missing_value(bloom: _core.BloomFilter | None, rows: Iterator[pa.Array], is_text: bool) -> str | None:
     for array in rows:
         # Filters contain NaN, but not nulls.
-        values = array.drop_null()
+        values = flat(array).drop_null()
         if bloom is None:
             if len(values):
                 return "it has values, but the index has no filter for it"

@@ -14,6 +14,7 @@ from parsieve.index.log.parts import Part
 from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import ColumnPath, Location
 from parsieve.lake.rows.columns import leaf_of
+from parsieve.predicate.elements import flat
 
 # The inserted and deleted rows without a key, such as nulls.
 Counts = tuple[int, int]
@@ -79,7 +80,7 @@ class Delta:
         nulls, nans = [], []
         for batches, blocks in ((difference.inserted, self.inserted), (difference.deleted, self.deleted)):
             pairs = _core.SievePairs(axis)
-            counts = [pairs.push(leaf_of(batch, path), number) for batch in batches]
+            counts = [pairs.push(flat(leaf_of(batch, path)), number) for batch in batches]
             nulls.append(sum(num_nulls for _, num_nulls, _ in counts))
             nans.append(sum(num_nans for _, _, num_nans in counts))
             blocks += pairs.sort()

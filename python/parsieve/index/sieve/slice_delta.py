@@ -19,6 +19,7 @@ from parsieve.index.sieve.delta import Counts, Difference
 from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import ColumnPath
 from parsieve.lake.rows.columns import leaf_of
+from parsieve.predicate.elements import flat
 
 
 @dataclass
@@ -56,7 +57,7 @@ class SliceDelta:
         inserted, deleted = _core.SievePairs(axis), _core.SievePairs(axis)
         for number, (slice_id, difference) in enumerate(sorted(differences.items()), first):
             counts = [
-                [pairs.push(leaf_of(batch, path), number) for batch in batches]
+                [pairs.push(flat(leaf_of(batch, path)), number) for batch in batches]
                 for pairs, batches in ((inserted, difference.inserted), (deleted, difference.deleted))
             ]
             nulls = [sum(num_nulls for _, num_nulls, _ in kind) for kind in counts]

@@ -16,6 +16,7 @@ from parsieve.index.sieve.query import is_nan, is_null
 from parsieve.index.sieve.reader import PART_NAMES, WHOLE_SLICE, ColumnReader, PartKind, Timeline, load_part
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Lake, Snapshot
+from parsieve.predicate.elements import flat
 
 # Check the keys of a slice in parts of this many bytes.
 PAIRS_BYTES = 64 << 20
@@ -113,7 +114,7 @@ class _Lookup:
     def push(self, pairs: _core.SievePairs, values: pa.Array) -> None:
         """Collect the keys of the next rows of the slice."""
         for unit, start, stop in self._cutter.cut(len(values)):
-            _, nulls, nans = pairs.push(values.slice(start, stop - start), unit)
+            _, nulls, nans = pairs.push(flat(values.slice(start, stop - start)), unit)
             self._nulls |= {unit} if nulls else set()
             self._nans |= {unit} if nans else set()
 

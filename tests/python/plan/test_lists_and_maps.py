@@ -1,0 +1,171 @@
+"""Conditions on the elements of lists and the entries of maps: no row is lost, with and without an index."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
+from support import lists
+from support.aging import wait_until_old
+from support.formats import FORMATS
+
+import parsieve as ps
+
+SEEDS = range(12)
+
+
+def check(table: ps.Table, rows: list[lists.Row], condition: lists.Condition, source: random.Random) -> int:
+    """Compare the rows of a plan with brute force, and return how many files it skipped."""
+    expected = [row["id"] for row in rows if condition.truth(row) is True]
+    plan = table.plan(condition.sql, on_unknown="error", row_groups=source.choice((True, None)))
+    ways = {
+        "arrow": lambda: plan.to_arrow()["id"].to_pylist(),
+        "batches": lambda: [value for batch in plan.to_batches(["id"]) for value in batch["id"].to_pylist()],
+        "polars": lambda: plan.to_polars().collect()["id"].to_list(),
+        "duckdb": lambda: [value for (value,) in plan.to_duckdb().project("id").fetchall()],
+    }
+    name = source.choice(list(ways))
+    assert sorted(ways[name]()) == expected, f"{condition.sql} by {name}"
+    return len(plan.skipped)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_row_is_lost(tmp_path: Path, seed: int) -> None:
+    source = random.Random(f"lists {seed}")
+    rows = lists.write_table(source, tmp_path / "t")
+    table = ps.open_table(tmp_path / "t")
+    conditions = [lists.random_condition(source) for _ in range(25)]
+    skipped = sum(check(table, rows, condition, source) for condition in conditions)
+    columns = ["tags", "numbers", "ratios", "box.tags", "labels.key", "labels.value"]
+    chosen = source.sample(columns, source.randrange(1, len(columns)))
+    unit = source.choice(("file", "row_group", "rows"))
+    table.build_index(chosen, source.choice(("sieve", "bloom", "both")), unit=unit)
+    skipped_with_index = sum(check(table, rows, condition, source) for condition in conditions)
+    assert 0 < skipped <= skipped_with_index
+    assert not table.verify_index()
+
+
+def test_the_model_agrees_with_duckdb(tmp_path: Path) -> None:
+    source = random.Random("lists in DuckDB")
+    rows = lists.write_table(source, tmp_path / "t")
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE t AS FROM read_parquet('{tmp_path}/t/*.parquet')")
+        for _ in range(300):
+            condition = lists.random_condition(source)
+            found = connection.execute(f"SELECT id FROM t WHERE {condition.sql} ORDER BY id").fetchall()
+            assert [value for (value,) in found] == [row["id"] for row in rows if condition.truth(row) is True], (
+                condition.sql
+            )
+
+
+@pytest.mark.parametrize("format_name", list(FORMATS))
+@pytest.mark.parametrize("kind", ["sieve", "bloom"])
+def test_all_formats_have_indexes_of_lists(tmp_path: Path, format_name: str, kind: str) -> None:
+    source = random.Random(f"lists in {format_name} {kind}")
+    files = [lists.random_table(source, 25, 25 * part, part) for part in range(3)]
+    table = ps.Table(FORMATS[format_name](tmp_path / "t", files, 10))
+    rows = pa.concat_tables(files).to_pylist()
+    table.build_index(["tags", "box.tags", "numbers", "labels.key", "labels.value"], kind)
+    skipped = sum(check(table, rows, lists.random_condition(source), source) for _ in range(20))
+    assert skipped > 0
+    assert table.verify_index() == []
+    assert "a99" not in str(table.plan("list_contains(tags, 'a99')").files)
+
+
+def test_an_index_of_lists_follows_a_delta_table(tmp_path: Path) -> None:
+    source = random.Random("lists in the history of a Delta table")
+    path = str(tmp_path)
+    write_deltalake(path, lists.random_table(source, 40, 0, 0))
+    table = ps.open_table(path)
+    table.build_index(["tags", "labels.key", "labels.value"], "both", fpp=0.1)
+    for step in range(1, 6):
+        write_deltalake(path, lists.random_table(source, 20, 1000 * step, step % 4), mode="append")
+        DeltaTable(path).delete(f"id % 9 = {step}")
+        check_state(table, source)
+        table.update_index()
+        check_state(table, source)
+    table.compact_index()
+    assert table.verify_index() == []
+    check_state(table, source)
+
+
+def test_an_index_of_lists_follows_an_iceberg_table(catalog: SqlCatalog) -> None:
+    source = random.Random("lists in the history of an Iceberg table")
+    first = lists.random_table(source, 40, 0, 0)
+    written = catalog.create_table("n.lists", first.schema)
+    written.append(first)
+    table = ps.open_table(written)
+    table.build_index(["tags", "labels.key", "box.tags"])
+    for step in range(1, 5):
+        written.append(lists.random_table(source, 20, 1000 * step, step % 4))
+        written.delete(f"id < {10 * step}")
+        if step == 2:
+            with written.update_schema() as change:
+                change.rename_column("tags", "words")
+        table = ps.open_table(written)
+        check_state(table, source, {"tags": "words"} if step >= 2 else {})
+        table.update_index()
+        check_state(table, source, {"tags": "words"} if step >= 2 else {})
+    assert table.verify_index() == []
+
+
+def check_state(table: ps.Table, source: random.Random, renamed: dict[str, str] | None = None) -> None:
+    """Compare random conditions with brute force on the current rows of a table."""
+    rows = table.plan().to_arrow().to_pylist()
+    back = {new: old for old, new in (renamed or {}).items()}
+    known = [{back.get(name, name): value for name, value in row.items()} for row in rows]
+    for _ in range(8):
+        condition = lists.random_condition(source)
+        expected = sorted(row["id"] for row in known if condition.truth(row) is True)
+        sql = condition.sql
+        for old, new in (renamed or {}).items():
+            sql = sql.replace(f"({old},", f"({new},")
+        assert sorted(table.plan(sql, on_unknown="error").to_arrow()["id"].to_pylist()) == expected, sql
+
+
+def test_filters_in_files_answer_for_elements(tmp_path: Path) -> None:
+    for part in range(4):
+        values = [[f"{row}-{part}"] for row in range(100)]
+        pq.write_table(pa.table({"tags": values}), tmp_path / f"{part}.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(str(tmp_path))
+    assert len(table.plan("list_contains(tags, '50-2')").files) == 4
+    for part in range(4):
+        ps.add_filters(tmp_path / f"{part}.parquet", columns=[("tags", "list", "element")])
+    wait_until_old(tmp_path)
+    plan = ps.open_table(str(tmp_path)).plan("list_contains(tags, '50-2')")
+    assert [Path(file).name for file in plan.files] == ["2.parquet"]
+    assert plan.to_arrow()["tags"].to_pylist() == [["50-2"]]
+
+
+def test_two_elements_may_answer_two_conditions(tmp_path: Path) -> None:
+    # One element is less than the other, so no single element lies between both bounds.
+    pq.write_table(pa.table({"m": pa.array([[("a", 1), ("b", 9)]], pa.map_(pa.string(), pa.int64()))}), tmp_path / "f")
+    table = ps.open_table(str(tmp_path / "f"))
+    for where in ("m['a'] < 2 AND m['b'] > 8", "m['a'] = 1 AND NOT (m['b'] = 1)"):
+        assert table.plan(where).to_arrow().num_rows == 1
+
+
+def test_a_list_of_lists_is_kept_with_a_reason(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [[[1]], [[2, 3]]]}), tmp_path / "f.parquet")
+    table = ps.open_table(str(tmp_path / "f.parquet"))
+    with pytest.warns(ps.ParsieveWarning, match="not a list of single values"):
+        assert len(table.plan("list_contains(x, 1)").files) == 1
+    with pytest.raises(ps.UnsupportedError, match=r"x\.element is a list"):
+        table.build_index("x")
+
+
+def test_a_map_has_an_index_of_its_keys_or_values(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"m": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))}), tmp_path / "f.parquet")
+    table = ps.open_table(str(tmp_path / "f.parquet"))
+    with pytest.raises(ps.UnsupportedError, match=r"m is a map; index its keys as m\.key, or its values as m\.value"):
+        table.build_index("m")
+    table.build_index("m.key")
+    assert table.indexed_columns() == {"m.key": "sieve"}
+    table.drop_index("m.key")
