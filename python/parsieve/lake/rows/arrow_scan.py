@@ -45,15 +45,27 @@ class ScanFile:
         return any(name in before and name not in now for name in schema.names)
 
 
-def names_floats(schema: pa.Schema, filter: str) -> bool:
-    """Return whether the text of a filter may name a column with floats. A path by numbers may refer to any column."""
+def has_misleading_statistics(kind: pa.DataType) -> bool:
+    """Return whether an engine that trusts the min/max statistics of a type may lose rows.
 
-    def has_floats(kind: pa.DataType) -> bool:
+    Statistics do not cover NaN. Old versions of parquet-java ordered decimals by their bytes, and pyarrow, DuckDB and
+    DataFusion trust these minima and maxima.
+    """
+    return bool(pt.is_floating(kind) or pt.is_decimal(kind))
+
+
+def may_lose_rows(schema: pa.Schema, filter: str) -> bool:
+    """Return whether pyarrow may lose rows if it applies a filter, given as text, to statistics.
+
+    A path by numbers may refer to any column.
+    """
+
+    def is_misleading(kind: pa.DataType) -> bool:
         if pt.is_nested(kind):
-            return any(has_floats(kind.field(number).type) for number in range(kind.num_fields))
-        return bool(pt.is_floating(kind))
+            return any(is_misleading(kind.field(number).type) for number in range(kind.num_fields))
+        return has_misleading_statistics(kind)
 
-    return any(has_floats(column.type) and (column.name in filter or "FieldPath" in filter) for column in schema)
+    return any(is_misleading(column.type) and (column.name in filter or "FieldPath" in filter) for column in schema)
 
 
 def guarantee(constants: Mapping[str, object]) -> pc.Expression:

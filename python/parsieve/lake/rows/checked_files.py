@@ -21,7 +21,7 @@ from pyarrow import fs
 
 from parsieve.errors import ConflictError
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
-from parsieve.lake.rows.arrow_scan import ScanFile, guarantee, is_exact, names_floats, without_dictionaries
+from parsieve.lake.rows.arrow_scan import ScanFile, guarantee, is_exact, may_lose_rows, without_dictionaries
 from parsieve.lake.rows.file_rows import FileRows, foreign
 from parsieve.lake.storage.pinned import ATTEMPTS, FAILURES, HELD_BYTES, Pinned, changed_since
 
@@ -148,9 +148,9 @@ class CheckedFiles:
 
     def count(self, request: Request) -> int:
         """Count the rows. Without a condition, this reads only footers."""
-        # pyarrow counts a whole row group if its statistics satisfy the condition, but statistics do not cover NaN.
-        may_match_nan = request.pushed is not None and names_floats(self.schema, str(request.pushed))
-        by_footers = request.late is None and not may_match_nan
+        # pyarrow counts a whole row group if its statistics satisfy the condition.
+        is_uncertain = request.pushed is not None and may_lose_rows(self.schema, str(request.pushed))
+        by_footers = request.late is None and not is_uncertain
 
         def counts(files: list[Opened]) -> Iterator[int]:
             self.read_footers(files)
@@ -359,8 +359,7 @@ def request_of(schema: pa.Schema, columns: Sequence[str] | None, filter: pc.Expr
         text = " ".join(["FieldPath", *schema.names])
     # A path by numbers may refer to any column.
     named = None if "FieldPath" in text else [name for name in schema.names if name in text]
-    # The statistics of row groups do not cover NaN, so pyarrow would lose rows with NaN if it used them.
-    if filter is not None and names_floats(schema, text):
+    if filter is not None and may_lose_rows(schema, text):
         return Request(columns, None, filter, named)
     return Request(columns, filter, None, named)
 

@@ -14,7 +14,7 @@ import pyarrow.dataset as pads
 
 from parsieve._core import UnsupportedError
 from parsieve.lake.base import Slice
-from parsieve.lake.rows.arrow_scan import without_dictionaries
+from parsieve.lake.rows.arrow_scan import has_misleading_statistics, without_dictionaries
 from parsieve.lake.rows.checked_files import CheckedFiles, Request, files_of
 from parsieve.lake.rows.dataset import PlannedDataset
 from parsieve.lake.rows.streams import matching
@@ -65,9 +65,10 @@ class Rows(Matches):
 
     @cached_property
     def _is_filtered_late(self) -> bool:
-        """Whether to filter after the scan: pruning by statistics loses NaN, and fails on extension types."""
-        has_extension_type = any(isinstance(column.type, pa.BaseExtensionType) for column in columns(self._expr))
-        return self._wants_nan or has_extension_type
+        """Whether to filter after the scan: pruning by statistics may lose rows, and fails on extension types."""
+        if self._wants_nan or any(pa.types.is_decimal(column.value_type) for column in columns(self._expr)):
+            return True
+        return any(isinstance(column.type, pa.BaseExtensionType) for column in columns(self._expr))
 
     @cached_property
     def _files(self) -> CheckedFiles | None:
@@ -259,7 +260,7 @@ class Rows(Matches):
             return None
         if "" in schema.names or _has(schema, _not_for_duckdb):
             return None
-        if any(pa.types.is_floating(column.value_type) for column in columns(self._expr)):
+        if any(has_misleading_statistics(column.value_type) for column in columns(self._expr)):
             return None
         try:
             return to_duckdb(self._expr)

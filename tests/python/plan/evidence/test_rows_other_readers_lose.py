@@ -12,8 +12,11 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from support import footer_edit as footer
 
 import parsieve as ps
@@ -317,3 +320,39 @@ def test_files_with_damaged_footers_are_kept_and_explained(tmp_path: Path) -> No
     plan = ps.open_table(str(tmp_path)).plan("x = 5")
     assert plan.files == [str(tmp_path / "b.parquet")]
     assert "footer cannot be read" in plan.explain()
+
+
+def test_decimals_in_the_order_of_their_bytes_are_found(tmp_path: Path) -> None:
+    # parquet-java 1.8 ordered decimals by their bytes, so that -56, which is part of 2.00, was less than 1.00.
+    path = write(tmp_path, pa.array([Decimal("1.00"), Decimal("2.00"), Decimal("3.00")], pa.decimal128(25, 2)))
+
+    def change(metadata: footer.Struct) -> None:
+        metadata[footer.CREATED_BY] = (footer.BINARY, b"parquet-mr version 1.8.2")
+        metadata.pop(footer.COLUMN_ORDERS)
+        for bounds in footer.statistics(metadata):
+            bounds.clear()
+            bounds[footer.OLD_MIN] = (footer.BINARY, (200).to_bytes(11, "big"))
+            bounds[footer.OLD_MAX] = (footer.BINARY, (300).to_bytes(11, "big"))
+            bounds[footer.NULL_COUNT] = (footer.I64, 0)
+
+    footer.edit(path, change)
+    one = pc.field("x") == Decimal("1.00")
+    assert pads.dataset(path).count_rows(filter=one) == 0
+    assert duckdb.sql(f"SELECT count(*) FROM '{path}' WHERE x = 1.00").fetchall() == [(0,)]
+    table = ps.open_table(path)
+    plan = table.plan("x = 1")
+    assert plan.files == [path]
+    assert plan.to_arrow().num_rows == plan.to_arrow(columns=[]).num_rows == 1
+    assert plan.to_dataset().to_table().num_rows == table.dataset().to_table(filter=one).num_rows == 1
+    assert plan.to_dataset().count_rows() == 1
+    assert ps.open_table(path).plan().to_dataset().count_rows(filter=one) == 1
+    assert table.dataset().count_rows(filter=one) == 1
+    assert plan.to_duckdb().fetchall() == [(Decimal("1.00"),)]
+    assert plan.to_polars().collect().height == 1
+    written = tmp_path / "delta"
+    write_deltalake(str(written), pa.table({"x": pa.array([Decimal("1.00")], pa.decimal128(25, 2))}))
+    [file], [log] = written.glob("*.parquet"), written.glob("_delta_log/*.json")
+    size = file.stat().st_size
+    footer.edit(file, change)
+    log.write_text(log.read_text().replace(f'"size":{size}', f'"size":{file.stat().st_size}'))
+    assert ps.open_table(str(written)).plan("x < 2").to_duckdb().fetchall() == [(Decimal("1.00"),)]
