@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from parsieve.errors import ColumnNotFoundError, no_column
+from parsieve.predicate.elements import FIELD_ID
 from parsieve.predicate.expr import Column
-
-_FIELD_ID = b"PARQUET:field_id"
 
 
 class ColumnNames:
@@ -104,7 +103,7 @@ def column_name(schema: pa.Schema, name: str) -> str:
 
 def field_id(field: pa.Field) -> int | None:
     """Return the field id that Parquet and Iceberg give a column, or None."""
-    text = (field.metadata or {}).get(_FIELD_ID)
+    text = (field.metadata or {}).get(FIELD_ID)
     return int(text) if text is not None and text.lstrip(b"-").isdigit() else None
 
 

@@ -8,6 +8,10 @@ import pyarrow.types as pt
 
 from parsieve.predicate.expr import ELEMENT, KEY, VALUE
 
+FIELD_ID = b"PARQUET:field_id"
+# Larger than the field ids of all formats, which have 32 bits.
+_DERIVED_IDS = 1 << 40
+
 
 def is_list(kind: pa.DataType) -> bool:
     """Return whether a type holds lists. Maps are not lists."""
@@ -18,19 +22,26 @@ def _is_view(kind: pa.DataType) -> bool:
     return bool(pt.is_list_view(kind) or pt.is_large_list_view(kind))
 
 
-def element_field(kind: pa.DataType, name: str) -> pa.Field | None:
+def element_field(kind: pa.DataType, name: str, container_id: int | None = None) -> pa.Field | None:
     """Return the field of a list's elements, or of a map's keys or values; None if the type has no such field.
+
+    If only the list or map has a field id, its field gets one that depends on it, so that an index of the elements
+    follows the list when it is renamed.
 
     >>> import pyarrow as pa
     >>> from parsieve.predicate.elements import element_field
     >>> element_field(pa.map_(pa.string(), pa.int64()), "value").type
     DataType(int64)
     """
+    field: pa.Field | None = None
     if is_list(kind) and name == ELEMENT:
-        return kind.value_field
-    if pt.is_map(kind):
-        return {KEY: kind.key_field, VALUE: kind.item_field}.get(name)
-    return None
+        field = kind.value_field
+    elif pt.is_map(kind):
+        field = {KEY: kind.key_field, VALUE: kind.item_field}.get(name)
+    if field is None or container_id is None or container_id < 0 or FIELD_ID in (field.metadata or {}):
+        return field
+    derived = (container_id + 1 << 2) + (ELEMENT, KEY, VALUE).index(name)
+    return field.with_metadata({**(field.metadata or {}), FIELD_ID: str(_DERIVED_IDS + derived).encode()})
 
 
 def as_lists(array: pa.Array) -> pa.Array:

@@ -24,14 +24,17 @@ def check(table: ps.Table, rows: list[lists.Row], condition: lists.Condition, so
     """Compare the rows of a plan with brute force, and return how many files it skipped."""
     expected = [row["id"] for row in rows if condition.truth(row) is True]
     plan = table.plan(condition.sql, on_unknown="error", row_groups=source.choice((True, None)))
-    ways = {
-        "arrow": lambda: plan.to_arrow()["id"].to_pylist(),
-        "batches": lambda: [value for batch in plan.to_batches(["id"]) for value in batch["id"].to_pylist()],
-        "polars": lambda: plan.to_polars().collect()["id"].to_list(),
-        "duckdb": lambda: [value for (value,) in plan.to_duckdb().project("id").fetchall()],
-    }
-    name = source.choice(list(ways))
-    assert sorted(ways[name]()) == expected, f"{condition.sql} by {name}"
+    found: list[int]
+    way = source.choice(("arrow", "batches", "polars", "duckdb"))
+    if way == "arrow":
+        found = plan.to_arrow()["id"].to_pylist()
+    elif way == "batches":
+        found = [value for batch in plan.to_batches(["id"]) for value in batch["id"].to_pylist()]
+    elif way == "polars":
+        found = plan.to_polars().collect()["id"].to_list()
+    else:
+        found = [value for (value,) in plan.to_duckdb().project("id").fetchall()]
+    assert sorted(found) == expected, f"{condition.sql} by {way}"
     return len(plan.skipped)
 
 
@@ -103,7 +106,10 @@ def test_an_index_of_lists_follows_an_iceberg_table(catalog: SqlCatalog) -> None
     table = ps.open_table(written)
     table.build_index(["tags", "labels.key", "box.tags"])
     for step in range(1, 5):
-        written.append(lists.random_table(source, 20, 1000 * step, step % 4))
+        more = lists.random_table(source, 20, 1000 * step, step % 4)
+        written.append(
+            more.rename_columns(["words" if name == "tags" and step > 2 else name for name in more.column_names])
+        )
         written.delete(f"id < {10 * step}")
         if step == 2:
             with written.update_schema() as change:
@@ -154,7 +160,7 @@ def test_two_elements_may_answer_two_conditions(tmp_path: Path) -> None:
 
 def test_a_list_of_lists_is_kept_with_a_reason(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [[[1]], [[2, 3]]]}), tmp_path / "f.parquet")
-    table = ps.open_table(str(tmp_path / "f.parquet"))
+    table = ps.open_table(str(tmp_path))
     with pytest.warns(ps.ParsieveWarning, match="not a list of single values"):
         assert len(table.plan("list_contains(x, 1)").files) == 1
     with pytest.raises(ps.UnsupportedError, match=r"x\.element is a list"):
@@ -163,9 +169,9 @@ def test_a_list_of_lists_is_kept_with_a_reason(tmp_path: Path) -> None:
 
 def test_a_map_has_an_index_of_its_keys_or_values(tmp_path: Path) -> None:
     pq.write_table(pa.table({"m": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))}), tmp_path / "f.parquet")
-    table = ps.open_table(str(tmp_path / "f.parquet"))
+    table = ps.open_table(str(tmp_path))
     with pytest.raises(ps.UnsupportedError, match=r"m is a map; index its keys as m\.key, or its values as m\.value"):
         table.build_index("m")
     table.build_index("m.key")
-    assert table.indexed_columns() == {"m.key": "sieve"}
+    assert table.index_kinds() == {"m.key": "sieve"}
     table.drop_index("m.key")

@@ -40,6 +40,18 @@ PROPERTIES = {
 }
 
 
+def avro_type(kind: pa.DataType, name: str) -> object:
+    """Return a type as in Avro's schemas. `name` makes the names of records unique."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return {"type": "array", "items": ["null", avro_type(kind.value_type, name)]}
+    if pa.types.is_map(kind):
+        return {"type": "map", "values": ["null", avro_type(kind.item_type, name)]}
+    if pa.types.is_struct(kind):
+        inner = [{"name": field.name, "type": ["null", avro_type(field.type, name + field.name)]} for field in kind]
+        return {"type": "record", "name": f"of_{name}", "fields": inner}
+    return AVRO[kind]
+
+
 class HudiTable:
     """A copy-on-write table in a folder."""
 
@@ -89,7 +101,7 @@ class HudiTable:
 
     def finish(self, instant: str, stats: list[dict[str, object]], action: str = "commit", **more: object) -> None:
         """Complete a commit with the statistics of its base files."""
-        fields = [{"name": field.name, "type": ["null", AVRO[field.type]]} for field in self.schema]
+        fields = [{"name": field.name, "type": ["null", avro_type(field.type, field.name)]} for field in self.schema]
         schema = json.dumps({"type": "record", "name": "t", "fields": fields})
         metadata = {
             "partitionToWriteStats": {"": stats},

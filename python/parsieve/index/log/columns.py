@@ -16,10 +16,10 @@ from parsieve._core import FormatError, UnsupportedError
 from parsieve.errors import ColumnNotFoundError
 from parsieve.io import document
 from parsieve.lake.base import ColumnPath
-from parsieve.lake.rows.columns import FIELD_ID, PHYSICAL_NAME, is_repeated, leaf_field
+from parsieve.lake.rows.columns import PHYSICAL_NAME, is_repeated, leaf_field
 from parsieve.lake.rows.fields import fields_at
 from parsieve.predicate.column_names import ColumnNames
-from parsieve.predicate.elements import element_field, is_list
+from parsieve.predicate.elements import FIELD_ID, element_field, is_list
 from parsieve.predicate.expr import ELEMENT, KEY, VALUE
 
 if TYPE_CHECKING:
@@ -120,7 +120,9 @@ def _leaves(above: ColumnPath, fields: pa.Schema | pa.StructType) -> Iterator[tu
     for field in fields:
         if pt.is_struct(field.type):
             yield from _leaves((*above, field.name), field.type)
-        elif inner := [part for part in (ELEMENT, KEY, VALUE) if element_field(field.type, part) is not None]:
-            yield from (((*above, field.name, part), element_field(field.type, part)) for part in inner)
-        else:
-            yield (*above, field.name), field
+            continue
+        yield (*above, field.name), field
+        for part in (ELEMENT, KEY, VALUE):
+            inner = element_field(field.type, part, field_id_of(field))
+            if inner is not None:
+                yield (*above, field.name, part), inner

@@ -16,13 +16,13 @@ import pyarrow.types as pt
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.rows.columns import (
     BY_NAME,
-    FIELD_ID,
     PHYSICAL_NAME,
     Find,
     Matching,
     by_name,
     places_by_id,
 )
+from parsieve.predicate.elements import FIELD_ID
 
 WIDENED = b"delta.typeChanges"
 _TYPES = {

@@ -22,7 +22,7 @@ import pyarrow.types as pt
 from parsieve.lake import bounds
 from parsieve.lake.base import ColumnPath, Statistics
 from parsieve.lake.delta.schema import WIDENED, physical
-from parsieve.lake.rows.columns import is_repeated, leaf_field
+from parsieve.lake.rows.columns import leaf_field
 from parsieve.lake.rows.fields import fields_at
 
 _ZONE = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
@@ -60,10 +60,6 @@ def _row_counts(texts: pa.StringArray) -> Iterator[pa.Int64Array]:
 def statistics_of(stats: pa.ChunkedArray, schema: pa.Schema, path: ColumnPath, clean: pa.BooleanArray) -> Statistics:
     """Return the certain bounds and counts of a column in each file."""
     kind = leaf_field(schema, path).type
-    if is_repeated(schema, path):
-        # Delta has no statistics of lists and maps.
-        unknown = pa.nulls(len(stats), _INT64)
-        return Statistics(pa.nulls(len(stats), kind), pa.nulls(len(stats), kind), unknown, unknown)
     fields = fields_at(schema, path)
     names = [physical(field) for field in fields]
     # A widened number was printed with the digits of the narrower type.

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from parsieve.io.sources import local_path
 from parsieve.lake.iceberg.manifests import DataFiles, Deletes
 from parsieve.lake.iceberg.statistics import partition_reader
-from parsieve.lake.rows.columns import FIELD_ID, Find, Matching
+from parsieve.lake.rows.columns import Find, Matching
 from parsieve.lake.slices import PartitionColumn, Slices, repeated
+from parsieve.predicate.elements import FIELD_ID
 
 _NO_DELETES = Deletes()
 

@@ -15,7 +15,8 @@ import pyarrow.types as pt
 from parsieve.lake import bounds
 from parsieve.lake.base import ColumnPath, Statistics
 from parsieve.lake.iceberg.manifests import DataFiles
-from parsieve.lake.rows.columns import FIELD_ID, is_repeated, leaf_field
+from parsieve.lake.rows.columns import is_repeated, leaf_field
+from parsieve.predicate.elements import FIELD_ID
 
 
 def statistics_of(files: DataFiles, schema: pa.Schema, path: ColumnPath) -> Statistics:

@@ -21,11 +21,12 @@ from parsieve.lake.iceberg.statistics import statistics_of
 from parsieve.lake.rows import deletion_vectors
 from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile
-from parsieve.lake.rows.columns import FIELD_ID, Find, places_by_id
+from parsieve.lake.rows.columns import Find, places_by_id
 from parsieve.lake.rows.file_rows import FileRows, foreign
 from parsieve.lake.slices import MadeSlices
 from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import Storage
+from parsieve.predicate.elements import FIELD_ID
 
 if TYPE_CHECKING:
     from parsieve.lake.rows.checked_files import CheckedFiles
@@ -294,7 +295,7 @@ def _small_type(kind: pa.DataType) -> pa.DataType:
     if pt.is_list(kind) or pt.is_large_list(kind):
         return pa.list_(_small_field(kind.value_field))
     if pt.is_map(kind):
-        return pa.map_(_small_type(kind.key_type), _small_type(kind.item_type))
+        return pa.map_(_small_field(kind.key_field).with_nullable(False), _small_field(kind.item_field))
     if pt.is_large_string(kind):
         return pa.string()
     return pa.binary() if pt.is_large_binary(kind) else kind

@@ -14,10 +14,9 @@ from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError, no_column
 from parsieve.lake.base import ColumnPath
 from parsieve.lake.rows.fields import fields_at
-from parsieve.predicate.elements import is_list, lists_of
+from parsieve.predicate.elements import FIELD_ID, is_list, lists_of
 from parsieve.predicate.expr import ELEMENT
 
-FIELD_ID = b"PARQUET:field_id"
 # The metadata key for the name of a column in Delta's files, which may differ from its name in the table.
 PHYSICAL_NAME = b"delta.columnMapping.physicalName"
 

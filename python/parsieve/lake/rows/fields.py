@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.types as pt
 
-from parsieve.predicate.elements import element_field
+from parsieve.predicate.elements import FIELD_ID, element_field
 
 
 def fields_at(schema: pa.Schema, path: Sequence[str]) -> list[pa.Field]:
@@ -27,7 +27,8 @@ def fields_at(schema: pa.Schema, path: Sequence[str]) -> list[pa.Field]:
     level: pa.Schema | pa.DataType = schema
     for name in path:
         if fields and not pt.is_struct(level):
-            inner = element_field(level, name)
+            text = (fields[-1].metadata or {}).get(FIELD_ID, b"")
+            inner = element_field(level, name, int(text) if text.isdigit() else None)
             fields += [] if inner is None else [inner]
             break
         numbers = level.get_all_field_indices(name)

@@ -39,7 +39,7 @@ class Elements:
     @property
     def operand(self) -> Operand:
         """The values as one side of a comparison."""
-        field = element_field(self.column.type, self.part)
+        field = element_field(self.column.type, self.part, self.column.field_id)
         if field is None or pt.is_nested(field.type):
             kind = "a list" if self.part == ELEMENT else "a map"
             raise NotUnderstoodError(f"{self.column} is {type_name(self.column.type)}, not {kind} of single values")

@@ -338,7 +338,8 @@ def test_decimals_in_the_order_of_their_bytes_are_found(tmp_path: Path) -> None:
     footer.edit(path, change)
     one = pc.field("x") == Decimal("1.00")
     assert pads.dataset(path).count_rows(filter=one) == 0
-    assert duckdb.sql(f"SELECT count(*) FROM '{path}' WHERE x = 1.00").fetchall() == [(0,)]
+    with duckdb.connect() as connection:
+        assert connection.execute(f"SELECT count(*) FROM '{path}' WHERE x = 1.00").fetchall() == [(0,)]
     table = ps.open_table(path)
     plan = table.plan("x = 1")
     assert plan.files == [path]
