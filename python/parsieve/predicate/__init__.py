@@ -3,6 +3,7 @@
 from parsieve.predicate.expr import (
     Always,
     And,
+    AnyElement,
     Column,
     Compare,
     Expr,
@@ -25,6 +26,7 @@ from parsieve.predicate.parse import parse, parse_keys
 __all__ = [
     "Always",
     "And",
+    "AnyElement",
     "Column",
     "Compare",
     "Expr",

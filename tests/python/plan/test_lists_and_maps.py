@@ -16,6 +16,8 @@ from support.aging import wait_until_old
 from support.formats import FORMATS
 
 import parsieve as ps
+from parsieve.index.log.columns import current_field, field_id_of
+from parsieve.lake.rows.columns import leaf_field
 
 SEEDS = range(12)
 
@@ -175,3 +177,32 @@ def test_a_map_has_an_index_of_its_keys_or_values(tmp_path: Path) -> None:
     table.build_index("m.key")
     assert table.index_kinds() == {"m.key": "sieve"}
     table.drop_index("m.key")
+
+
+def test_null_tests_of_lists_keep_all_files(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path), pa.table({"tags": [["a"], None], "id": [1, 2]}))
+    table = ps.open_table(str(tmp_path))
+    assert table.plan("tags IS NULL").to_arrow()["id"].to_pylist() == [2]
+    assert table.plan("tags IS NOT NULL").to_arrow()["id"].to_pylist() == [1]
+
+
+def test_an_index_of_elements_has_the_identity_of_its_list() -> None:
+    # Delta gives ids to columns, but not to the elements of lists. A column that gets the name of another one must not
+    # get its index.
+    identified = {b"PARQUET:field_id": b"7"}
+    schema = pa.schema(
+        [
+            pa.field("tags", pa.list_(pa.string()), metadata=identified),
+            pa.field("labels", pa.map_(pa.string(), pa.string()), metadata={b"PARQUET:field_id": b"8"}),
+            pa.field("plain", pa.list_(pa.string())),
+        ]
+    )
+    paths = [("tags", "element"), ("labels", "key"), ("labels", "value")]
+    ids = [field_id_of(leaf_field(schema, path)) for path in paths]
+    assert None not in ids
+    assert len(set(ids)) == 3
+    assert field_id_of(leaf_field(schema, ("plain", "element"))) is None
+    renamed = pa.schema([schema.field("plain").with_name("tags"), schema.field("tags").with_name("words")])
+    assert current_field(renamed, ("tags", "element"), ids[0])[0] == ("words", "element")
+    with pytest.raises(ps.ColumnNotFoundError):
+        current_field(schema.remove(0), ("tags", "element"), ids[0])

@@ -12,7 +12,20 @@ import pyarrow.compute as pc
 
 from parsieve._core import ParsieveError, UnsupportedError
 from parsieve.predicate.builder import is_bytes, is_text
-from parsieve.predicate.expr import Column, Compare, Expr, In, Unknown, all_of, columns, walk
+from parsieve.predicate.expr import (
+    ELEMENT,
+    KEY,
+    VALUE,
+    Column,
+    Compare,
+    Expr,
+    In,
+    Unknown,
+    all_of,
+    columns,
+    value_columns,
+    walk,
+)
 from parsieve.predicate.messages import NotUnderstoodError
 from parsieve.predicate.read.arrow import parse_expression
 from parsieve.predicate.render import to_spark
@@ -73,7 +86,7 @@ class Types:
 
     def text(self, expr: Expr) -> str:
         """Return a predicate as SQL text of Spark, or raise `UnsupportedError` if a column is not the same to Spark."""
-        for column in columns(expr):
+        for column in value_columns(expr):
             if not self.match(column):
                 raise UnsupportedError(
                     f"column {column} of type {column.type} is {self._types.get(column.path, 'missing')} to Spark, "
@@ -95,8 +108,12 @@ def _ids(above: Path, fields: list[Any]) -> Iterator[tuple[Path, int]]:
     for field in fields:
         path = (*above, str(field["name"]))
         yield path, int(field["id"])
-        if isinstance(field["type"], dict) and field["type"].get("type") == "struct":
-            yield from _ids(path, field["type"]["fields"])
+        kind = field["type"] if isinstance(field["type"], dict) else {}
+        if kind.get("type") == "struct":
+            yield from _ids(path, kind["fields"])
+        for part in (ELEMENT, KEY, VALUE):
+            if f"{part}-id" in kind:
+                yield (*path, part), int(kind[f"{part}-id"])
 
 
 def _leaves(fields: list[Any], above: Path = ()) -> Iterator[tuple[Path, str]]:
@@ -106,6 +123,11 @@ def _leaves(fields: list[Any], above: Path = ()) -> Iterator[tuple[Path, str]]:
             yield path, kind
         elif kind.get("type") == "struct":
             yield from _leaves(kind["fields"], path)
+        else:
+            inner = {ELEMENT: kind.get("elementType"), KEY: kind.get("keyType"), VALUE: kind.get("valueType")}
+            yield from (
+                ((*path, part), spark_type) for part, spark_type in inner.items() if isinstance(spark_type, str)
+            )
 
 
 _INTEGERS = ("byte", "short", "integer", "long")
