@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from parsieve.predicate.elements import is_list
 from parsieve.predicate.messages import NotUnderstoodError, shortened, type_name
 from parsieve.predicate.temporal import DAY_NANOS, NANOS, Clock, Day, Moment, read_clock, read_moment, to_moment
 
@@ -95,6 +96,8 @@ def nearest_values(value: Value, type: pa.DataType, zone: str | None = None) -> 
         raise NotUnderstoodError("{column} is a string", _as_text(value))
     if _is_binary(type):
         return _nearest_binaries(value, type)
+    if is_list(type):
+        raise NotUnderstoodError("{column} is a list; test its elements, as in list_contains({column}, 'a')")
     raise NotUnderstoodError(
         f"{{column}} is {type_name(type)}, and comparisons with columns of that type are not supported"
     )

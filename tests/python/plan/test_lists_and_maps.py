@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
-from support import lists
+from support import footer_edit, lists
 from support.aging import wait_until_old
 from support.formats import FORMATS
 
@@ -22,36 +22,18 @@ from parsieve.lake.rows.columns import leaf_field
 SEEDS = range(12)
 
 
-def check(table: ps.Table, rows: list[lists.Row], condition: lists.Condition, source: random.Random) -> int:
-    """Compare the rows of a plan with brute force, and return how many files it skipped."""
-    expected = [row["id"] for row in rows if condition.truth(row) is True]
-    plan = table.plan(condition.sql, on_unknown="error", row_groups=source.choice((True, None)))
-    found: list[int]
-    way = source.choice(("arrow", "batches", "polars", "duckdb"))
-    if way == "arrow":
-        found = plan.to_arrow()["id"].to_pylist()
-    elif way == "batches":
-        found = [value for batch in plan.to_batches(["id"]) for value in batch["id"].to_pylist()]
-    elif way == "polars":
-        found = plan.to_polars().collect()["id"].to_list()
-    else:
-        found = [value for (value,) in plan.to_duckdb().project("id").fetchall()]
-    assert sorted(found) == expected, f"{condition.sql} by {way}"
-    return len(plan.skipped)
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_row_is_lost(tmp_path: Path, seed: int) -> None:
     source = random.Random(f"lists {seed}")
     rows = lists.write_table(source, tmp_path / "t")
     table = ps.open_table(tmp_path / "t")
     conditions = [lists.random_condition(source) for _ in range(25)]
-    skipped = sum(check(table, rows, condition, source) for condition in conditions)
+    skipped = sum(lists.check(table, rows, condition, source) for condition in conditions)
     columns = ["tags", "numbers", "ratios", "box.tags", "labels.key", "labels.value"]
     chosen = source.sample(columns, source.randrange(1, len(columns)))
     unit = source.choice(("file", "row_group", "rows"))
     table.build_index(chosen, source.choice(("sieve", "bloom", "both")), unit=unit)
-    skipped_with_index = sum(check(table, rows, condition, source) for condition in conditions)
+    skipped_with_index = sum(lists.check(table, rows, condition, source) for condition in conditions)
     assert 0 < skipped <= skipped_with_index
     assert not table.verify_index()
 
@@ -77,7 +59,7 @@ def test_all_formats_have_indexes_of_lists(tmp_path: Path, format_name: str, kin
     table = ps.Table(FORMATS[format_name](tmp_path / "t", files, 10))
     rows = pa.concat_tables(files).to_pylist()
     table.build_index(["tags", "box.tags", "numbers", "labels.key", "labels.value"], kind)
-    skipped = sum(check(table, rows, lists.random_condition(source), source) for _ in range(20))
+    skipped = sum(lists.check(table, rows, lists.random_condition(source), source) for _ in range(20))
     assert skipped > 0
     assert table.verify_index() == []
     assert "a99" not in str(table.plan("list_contains(tags, 'a99')").files)
@@ -153,11 +135,37 @@ def test_filters_in_files_answer_for_elements(tmp_path: Path) -> None:
 
 
 def test_two_elements_may_answer_two_conditions(tmp_path: Path) -> None:
-    # One element is less than the other, so no single element lies between both bounds.
-    pq.write_table(pa.table({"m": pa.array([[("a", 1), ("b", 9)]], pa.map_(pa.string(), pa.int64()))}), tmp_path / "f")
-    table = ps.open_table(str(tmp_path / "f"))
-    for where in ("m['a'] < 2 AND m['b'] > 8", "m['a'] = 1 AND NOT (m['b'] = 1)"):
-        assert table.plan(where).to_arrow().num_rows == 1
+    # No single element lies between both bounds.
+    values = pa.array([[("a", 1), ("b", 9)], [("a", 9), ("b", 1)]], pa.map_(pa.string(), pa.int64()))
+    pq.write_table(pa.table({"m": values}), tmp_path / "f.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(str(tmp_path))
+    for kind in ("none", "sieve"):
+        if kind == "sieve":
+            table.build_index("m.value", kind)
+        for where in ("m['a'] < 2 AND m['b'] > 8", "m['a'] > 5 AND m['b'] < 7", "m['a'] = 1 AND NOT (m['b'] = 1)"):
+            assert table.plan(where).to_arrow().num_rows == 1, (kind, where)
+
+
+def test_keys_and_values_of_one_type_are_told_apart(tmp_path: Path) -> None:
+    entries = pa.array([[("a", "x")], [("b", "y")]], pa.map_(pa.string(), pa.string()))
+    pq.write_table(pa.table({"m": entries}), tmp_path / "f.parquet")
+    table = ps.open_table(str(tmp_path))
+    for where, count in (("m['a'] = 'x'", 1), ("m['x'] = 'a'", 0), ("list_contains(map_values(m), 'y')", 1)):
+        plan = table.plan(where)
+        assert plan.to_arrow().num_rows == len(plan.files) == count, where
+
+
+def test_counts_of_nulls_in_lists_prove_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"tags": [["a"], None]}), path)
+
+    def change(metadata: footer_edit.Struct) -> None:
+        for statistics in footer_edit.statistics(metadata):
+            statistics[footer_edit.NULL_COUNT] = (footer_edit.I64, 2)
+
+    footer_edit.edit(path, change)
+    assert ps.open_table(str(path)).plan("list_contains(tags, 'a')").to_arrow().num_rows == 1
 
 
 def test_a_list_of_lists_is_kept_with_a_reason(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import parsieve as ps
+
 Row = Mapping[str, Any]
 # A condition is true, false or null for a row.
 Truth = bool | None
@@ -192,3 +194,21 @@ def _on_map(source: random.Random) -> Condition:
 def _entry(row: Row, key: str, test: Callable[[int], bool]) -> Truth:
     value = dict(row["labels"] or ()).get(key)
     return None if value is None else test(value)
+
+
+def check(table: ps.Table, rows: list[Row], condition: Condition, source: random.Random) -> int:
+    """Compare the rows of a plan with brute force, and return how many files it skipped."""
+    expected = [row["id"] for row in rows if condition.truth(row) is True]
+    plan = table.plan(condition.sql, on_unknown="error", row_groups=source.choice((True, None)))
+    found: list[int]
+    way = source.choice(("arrow", "batches", "polars", "duckdb"))
+    if way == "arrow":
+        found = plan.to_arrow()["id"].to_pylist()
+    elif way == "batches":
+        found = [value for batch in plan.to_batches(["id"]) for value in batch["id"].to_pylist()]
+    elif way == "polars":
+        found = plan.to_polars().collect()["id"].to_list()
+    else:
+        found = [value for (value,) in plan.to_duckdb().project("id").fetchall()]
+    assert sorted(found) == expected, f"{condition.sql} by {way}"
+    return len(plan.skipped)
