@@ -1,4 +1,4 @@
-"""Conditions on lists and maps: each language, each engine, and what is not understood."""
+"""Conditions on lists and maps in each language and engine, and conditions that are not understood."""
 
 from __future__ import annotations
 
