@@ -147,6 +147,7 @@ def race(
     cases = []
     for kind, tags in asked.items():
         seconds: dict[str, list[float]] = {name: [] for name in contenders}
+        rows: list[int] = []
         kept: dict[str, list[int]] = {name: [] for name in tables}
         for tag in tags:
             answers = {}

@@ -55,11 +55,13 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
     command = [sys.executable, "-m", "parsieve", "serve", f"sqlite:///{folder}/catalog.db", "--port", str(port)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         uri = f"http://127.0.0.1:{port}"
-        while not _answers(uri):
-            assert process.poll() is None, "the server did not start"
-            time.sleep(0.05)
-        yield uri, process.pid
-        process.terminate()
+        try:
+            while not _answers(uri):
+                assert process.poll() is None, "the server did not start"
+                time.sleep(0.05)
+            yield uri, process.pid
+        finally:
+            process.terminate()
 
 
 def _answers(uri: str) -> bool:

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pt
 
 from parsieve._core import FileKeys
 from parsieve.errors import ConflictError
 from parsieve.io.index_location import BELOW, Places
 from parsieve.io.ranges import RangeReader, open_footer
-from parsieve.lake.rows.fields import fields_at
 from parsieve.lake.slices import Location, Slice, Slices, locations_and_tokens
 from parsieve.lake.storage.keys import TableKeys
 
@@ -125,9 +123,7 @@ class Snapshot:
     def statistics(self, column: ColumnPath) -> Statistics | None:
         """Return the statistics of a column from the table's own metadata, or None if there are none."""
         if column not in self._cached_statistics:
-            fields = fields_at(self.schema, column)
-            is_nested = len(fields) == len(column) > 0 and pt.is_nested(fields[-1].type)
-            self._cached_statistics[column] = None if is_nested else self._statistics(column)
+            self._cached_statistics[column] = self._statistics(column)
         return self._cached_statistics[column]
 
     @cached_property

@@ -36,12 +36,12 @@ from parsieve.predicate.expr import (
 )
 from parsieve.predicate.literals import DecimalLiteral, NearestValues, Value, nearest_values
 from parsieve.predicate.messages import NotUnderstoodError, shortened, type_name
-from parsieve.predicate.numpy_times import has_multiple_steps, to_arrow_scalar
-from parsieve.predicate.temporal import DAY_NANOS, NANOS, Clock, Day, Moment
 from parsieve.predicate.text.folding import certain_runs, is_certain
 from parsieve.predicate.text.like import Pattern, Wildcard
 from parsieve.predicate.text.regex import AllOf, AnyOf, Required
 from parsieve.predicate.text.trigrams import TRIGRAM
+from parsieve.predicate.times.numpy_times import has_multiple_steps, to_arrow_scalar
+from parsieve.predicate.times.temporal import DAY_NANOS, NANOS, Clock, Day, Moment
 
 # `5 < x` is `x > 5`.
 MIRRORED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

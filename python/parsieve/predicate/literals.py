@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from parsieve.predicate.elements import is_list
 from parsieve.predicate.messages import NotUnderstoodError, shortened, type_name
-from parsieve.predicate.temporal import DAY_NANOS, NANOS, Clock, Day, Moment, read_clock, read_moment, to_moment
+from parsieve.predicate.times.temporal import DAY_NANOS, NANOS, Clock, Day, Moment, read_clock, read_moment, to_moment
 
 
 @dataclass(frozen=True, slots=True)

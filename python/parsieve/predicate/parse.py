@@ -13,8 +13,8 @@ from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.expr import Always, And, Column, Expr, Not, Or, all_of, any_of, columns, value_type
 from parsieve.predicate.literals import NearestValues, Value, nearest_values
 from parsieve.predicate.messages import NotUnderstoodError
-from parsieve.predicate.numpy_times import has_multiple_steps
-from parsieve.predicate.temporal import zone_named
+from parsieve.predicate.times.numpy_times import has_multiple_steps
+from parsieve.predicate.times.temporal import zone_named
 
 # The values of `?` in order, or of `:name` by name.
 Params = Sequence[Any] | Mapping[str, Any]

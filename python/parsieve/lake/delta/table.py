@@ -20,7 +20,7 @@ from parsieve.lake.delta.statistics import statistics_of
 from parsieve.lake.rows import deletion_vectors
 from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile
-from parsieve.lake.rows.columns import BY_NAME, is_repeated
+from parsieve.lake.rows.columns import BY_NAME, is_nested, is_repeated
 from parsieve.lake.rows.file_rows import FileRows
 from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import Storage
@@ -143,8 +143,8 @@ class Delta(Adapter):
         slices = DeltaSlices(TableState(self._storage, schema, matching, partitions), state.files)
 
         def statistics(column: ColumnPath) -> Statistics | None:
-            if is_repeated(schema, column):
-                # Delta has no statistics of lists and maps.
+            # Delta has no statistics of lists and maps.
+            if is_nested(schema, column) or is_repeated(schema, column):
                 return None
             return statistics_of(state.files.stats, schema, column, state.files.clean)
 

@@ -14,14 +14,14 @@ import pyarrow.types as pt
 
 from parsieve._core import UnsupportedError
 from parsieve.io.sources import local_path
-from parsieve.lake.base import AsOf, Slice, Snapshot, utc
+from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot, Statistics, utc
 from parsieve.lake.iceberg.manifests import DeleteFile, data_files
 from parsieve.lake.iceberg.slices import IcebergFile, IcebergSlices, TableState
 from parsieve.lake.iceberg.statistics import statistics_of
 from parsieve.lake.rows import deletion_vectors
 from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile
-from parsieve.lake.rows.columns import Find, places_by_id
+from parsieve.lake.rows.columns import Find, is_nested, places_by_id
 from parsieve.lake.rows.file_rows import FileRows, foreign
 from parsieve.lake.slices import MadeSlices
 from parsieve.lake.storage.pinned import Version
@@ -123,7 +123,11 @@ class Iceberg(Adapter):
         names = {} if mapping is None else _names_by_id(mapping.root)
         slices = IcebergSlices(TableState(table, iceberg_schema, schema, partial(_find, names)), files)
         instant = current.sequence_number or current.timestamp_ms
-        snapshot = Snapshot(current.snapshot_id, instant, schema, slices, partial(statistics_of, files, schema))
+
+        def statistics(column: ColumnPath) -> Statistics | None:
+            return None if is_nested(schema, column) else statistics_of(files, schema, column)
+
+        snapshot = Snapshot(current.snapshot_id, instant, schema, slices, statistics)
         self._last = key, io, snapshot
         return snapshot
 

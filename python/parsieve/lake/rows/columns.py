@@ -71,6 +71,12 @@ def indexable_path(schema: pa.Schema, path: ColumnPath) -> ColumnPath:
     return (*path, ELEMENT) if len(fields) == len(path) > 0 and is_list(fields[-1].type) else path
 
 
+def is_nested(schema: pa.Schema, path: ColumnPath) -> bool:
+    """Return whether a path leads to a list, a map or a struct."""
+    fields = fields_at(schema, path)
+    return len(fields) == len(path) > 0 and bool(pt.is_nested(fields[-1].type))
+
+
 def is_repeated(schema: pa.Schema, path: ColumnPath) -> bool:
     """Return whether a path ends with the elements of lists, or with the keys or values of maps."""
     fields = fields_at(schema, path)

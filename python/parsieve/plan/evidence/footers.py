@@ -21,7 +21,7 @@ from parsieve.plan.evidence.file_columns import FileLeaves, LeafKey, WantedLeaf
 from parsieve.plan.evidence.minmax import ColumnBounds
 from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.expr import Column
-from parsieve.predicate.temporal import NANOS
+from parsieve.predicate.times.temporal import NANOS
 
 # The size of the cache, in row groups times columns. Each takes about 200 bytes.
 REMEMBERED = 500_000

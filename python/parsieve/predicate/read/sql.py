@@ -22,8 +22,8 @@ from parsieve.predicate.literals import DecimalLiteral, Value, read_number
 from parsieve.predicate.messages import NotUnderstoodError, shortened
 from parsieve.predicate.read.lists import Elements, Subscript
 from parsieve.predicate.read.patterns import like, pattern_around, pattern_before, regex
-from parsieve.predicate.temporal import to_moment
 from parsieve.predicate.text.like import Pattern, read_like
+from parsieve.predicate.times.temporal import to_moment
 
 
 class Predicates(Dialect):

@@ -30,8 +30,8 @@ from parsieve.predicate.expr import (
     StartsWith,
 )
 from parsieve.predicate.render.form import prepare
-from parsieve.predicate.temporal import NANOS
 from parsieve.predicate.text.like import contained_text, last_text, write_like
+from parsieve.predicate.times.temporal import NANOS
 
 _EPOCH = date(1970, 1, 1)
 _NANOS_PER_DAY = 86_400 * 10**9

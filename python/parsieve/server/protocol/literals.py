@@ -12,7 +12,7 @@ from typing import Any
 
 from parsieve.predicate.literals import DecimalLiteral, Value
 from parsieve.predicate.messages import NotUnderstoodError, shortened
-from parsieve.predicate.temporal import Clock, Day, Moment, read_moment
+from parsieve.predicate.times.temporal import Clock, Day, Moment, read_moment
 from parsieve.server.protocol.errors import bad_request
 
 _DECIMAL = re.compile(r"-?\d{1,40}(\.\d{1,40})?")

@@ -29,7 +29,7 @@ from parsieve.predicate.expr import (
 from parsieve.predicate.messages import NotUnderstoodError
 from parsieve.predicate.read.arrow import parse_expression
 from parsieve.predicate.render import to_spark
-from parsieve.predicate.temporal import NANOS
+from parsieve.predicate.times.temporal import NANOS
 from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.pushdown.int96 import STORED, as_read, as_stored
 
