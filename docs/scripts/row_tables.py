@@ -1,4 +1,4 @@
-"""Turns the record of `benches/python/rows.py` into Markdown tables: the time that rows take, and the targets."""
+"""Turns records of how long rows take into Markdown tables: of parsieve, and of engines alone and through parsieve."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from measured_tables import Record, Records, as_table
 
 NO_ROWS = "There is no record yet. Run `benches/python/rows.py --save` to create it."
 CHECK = "freshness check"
+WAYS = ("alone", "with parsieve")
 
 
 def _milliseconds(parts: dict[str, float] | None) -> str:
@@ -65,21 +66,63 @@ def integrations(records: Records) -> str:
     record = records.get("integrations-python")
     if record is None:
         return "There is no record yet. Run `benches/python/integrations.py --save` to create it."
-    cases = _cases(record, "question")
-    names = dict.fromkeys(name.partition(",")[0] for case in cases for name in case["milliseconds"])
-
-    def pair(case: dict[str, Any], engine: str) -> str:
-        alone, ours = (case["milliseconds"][f"{engine}, {how}"] for how in ("alone", "with parsieve"))
-        return f"{_milliseconds(alone)} → **{_milliseconds(ours)}**"
-
-    heads = ["engine", *(f"{case['kind']} ({_count(case['rows'])})" for case in cases)]
-    lines = [[engine, *(pair(case, engine) for case in cases)] for engine in names]
+    heads, lines = _pairs(_cases(record, "question"))
     [lake] = _cases(record, "lake")
     about = (
         f"Milliseconds of an engine alone → on a table of parsieve, planning included: {lake['rows']:,} rows in "
         f"{lake['files']} files; the mean number of rows of an answer is in parentheses. {record.source}"
     )
     return f"{as_table(heads, lines)}\n\n{about}"
+
+
+def served(records: Records) -> str:
+    """Return the time of each engine that plans itself and that `parsieve serve` plans for, and the files planned."""
+    record = records.get("served-spark")
+    if record is None:
+        return "There is no record yet. Run `benches/spark/served.py --save` to create it."
+    cases = _cases(record, "question")
+    heads, lines = _pairs(cases)
+    planned = ["files planned"]
+    for case in cases:
+        alone, ours = (_count(case["files_planned"][how]) for how in WAYS)
+        planned.append(f"{alone} → **{ours}**")
+    [lake] = _cases(record, "lake")
+    about = (
+        f"Milliseconds of an engine that plans itself → with the plan of `parsieve serve`: an Iceberg table of "
+        f"{lake['rows']:,} rows in {lake['files']} files. {record.source}"
+    )
+    return f"{as_table(heads, [*lines, planned])}\n\n{about}"
+
+
+def _pairs(cases: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and lines of a table with the two times of each engine and question."""
+    names = dict.fromkeys(name.partition(",")[0] for case in cases for name in case["milliseconds"])
+
+    def pair(case: dict[str, Any], engine: str) -> str:
+        alone, ours = (_milliseconds(case["milliseconds"][f"{engine}, {how}"]) for how in WAYS)
+        return f"{alone} → **{ours}**"
+
+    heads = ["engine", *(f"{case['kind']} ({_count(case['rows'])})" for case in cases)]
+    return heads, [[engine, *(pair(case, engine) for case in cases)] for engine in names]
+
+
+def lists(records: Records) -> str:
+    """Return how long rows with a tag take, and the bytes of the indexes."""
+    record = records.get("lists-python")
+    if record is None:
+        return "There is no record yet. Run `benches/python/lists.py --save` to create it."
+    [built] = [case for case in record.data["cases"] if case.get("case") == "indexes"]
+    cases = [case for case in record.data["cases"] if "question" in case]
+    heads = ["", *(f"{case['question']}, ms" for case in cases), "index, MB", "build, s"]
+    lines = []
+    for name in cases[0]["milliseconds"]:
+        index = built.get(name, {})
+        size = f"{index['index_bytes'] / 1e6:.1f}" if index else "-"
+        seconds = f"{index['build_seconds']:.1f}" if "build_seconds" in index else "-"
+        times = [_milliseconds({"rows": case["milliseconds"][name]}) for case in cases]
+        lines.append([name, *times, size, seconds])
+    about = f"Medians; {built['rows']:,} rows in {built['files']} files of {built['table_bytes'] / 1e6:.0f} MB."
+    return f"{as_table(heads, lines)}\n\n{about} {record.source}"
 
 
 def short_rows(records: Records) -> str:
@@ -108,4 +151,6 @@ SECTIONS: dict[str, Callable[[Records], str]] = {
     "row-targets": targets,
     "rows-short": short_rows,
     "integrations": integrations,
+    "served": served,
+    "lists": lists,
 }
