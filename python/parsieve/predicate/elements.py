@@ -26,7 +26,8 @@ def element_field(kind: pa.DataType, name: str, container_id: int | None = None)
     """Return the field of a list's elements, or of a map's keys or values; None if the type has no such field.
 
     If only the list or map has a field id, its field gets one that depends on it, so that an index of the elements
-    follows the list when it is renamed.
+    follows the list when it is renamed. If the list or map has none, columns are matched by name, so an id that a file
+    gives to the elements does not count.
 
     >>> import pyarrow as pa
     >>> from parsieve.predicate.elements import element_field
@@ -38,10 +39,15 @@ def element_field(kind: pa.DataType, name: str, container_id: int | None = None)
         field = kind.value_field
     elif pt.is_map(kind):
         field = {KEY: kind.key_field, VALUE: kind.item_field}.get(name)
-    if field is None or container_id is None or container_id < 0 or FIELD_ID in (field.metadata or {}):
-        return field
-    derived = (container_id + 1 << 2) + (ELEMENT, KEY, VALUE).index(name)
-    return field.with_metadata({**(field.metadata or {}), FIELD_ID: str(_DERIVED_IDS + derived).encode()})
+    if field is None:
+        return None
+    metadata = dict(field.metadata or {})
+    if container_id is None or container_id < 0:
+        metadata.pop(FIELD_ID, None)
+    else:
+        derived = _DERIVED_IDS + (container_id + 1 << 2) + (ELEMENT, KEY, VALUE).index(name)
+        metadata.setdefault(FIELD_ID, str(derived).encode())
+    return field.with_metadata(metadata or None)
 
 
 def as_lists(array: pa.Array) -> pa.Array:

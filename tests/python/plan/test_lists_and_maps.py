@@ -156,6 +156,25 @@ def test_keys_and_values_of_one_type_are_told_apart(tmp_path: Path) -> None:
         assert plan.to_arrow().num_rows == len(plan.files) == count, where
 
 
+def test_ids_of_elements_in_files_do_not_count(tmp_path: Path) -> None:
+    # Columns of a folder are found by name, so each writer may number the elements as it likes.
+    def tagged(name: str, number: int) -> pa.Field:
+        element = pa.field("element", pa.string(), metadata={b"PARQUET:field_id": str(number).encode()})
+        return pa.field(name, pa.list_(element), metadata={b"PARQUET:field_id": str(number + 10).encode()})
+
+    for part, (first, second) in enumerate([(1, 2), (2, 1)]):
+        schema = pa.schema([tagged("a", first), tagged("b", second)])
+        table = pa.table({"a": [[f"a{part}"]], "b": [[f"b{part}"]]}).cast(schema)
+        pq.write_table(table, tmp_path / f"{part}.parquet")
+    wait_until_old(tmp_path)
+    opened = ps.open_table(str(tmp_path))
+    for kind in ("none", "both"):
+        if kind == "both":
+            opened.build_index(["a", "b"], kind)
+        for where in ("a0", "a1", "b0", "b1"):
+            assert opened.plan(f"list_contains({where[0]}, '{where}')").to_arrow().num_rows == 1, (kind, where)
+
+
 def test_counts_of_nulls_in_lists_prove_nothing(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table({"tags": [["a"], None]}), path)

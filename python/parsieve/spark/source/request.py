@@ -19,7 +19,7 @@ from parsieve.plan.record import PlanRecord
 from parsieve.plan.results.engines import Rows
 from parsieve.predicate.bind import bind
 from parsieve.predicate.parse import parse
-from parsieve.predicate.render import to_pyarrow
+from parsieve.predicate.render.form import prepare
 from parsieve.spark.scan.read import SCANS
 
 OPTIONS = ("path", "where", "as_of", "format", "index_location", "storage_options", "timezone")
@@ -72,7 +72,7 @@ class Request:
         """
         table = self.table()
         snapshot = self.snapshot(table)
-        to_pyarrow(parse(self.where, snapshot.schema, self.timezone))
+        prepare(parse(self.where, snapshot.schema, self.timezone))
         scan = SCANS[table.lake.format]
         path, as_of = scan.pinned(table.lake, snapshot)
         pinned = replace(self, format=table.lake.format, path=path or self.path, as_of=as_of or self.as_of)
