@@ -84,7 +84,8 @@ def target_path(source: Path, dest: Path | None, hard_links: str) -> Path:
     requested = source if dest is None else dest
     target = Path(os.path.realpath(requested))
     exists = target.exists()
-    if exists and not target.samefile(source):
+    # If the paths are the same, another process may replace the file between two looks at it.
+    if exists and target != Path(os.path.realpath(source)) and not target.samefile(source):
         raise FileExistsError(f"{requested} already exists; remove it first, or choose another dest")
     if exists and not target.is_file():
         raise UnsupportedError(f"{requested} is {'a folder' if target.is_dir() else 'not a regular file'}")

@@ -57,6 +57,18 @@ def test_two_processes_add_both_their_filters(tmp_path: Path, ways: tuple[str, s
         assert [entry.name for entry in tmp_path.iterdir()] == ["t.parquet"]
 
 
+def test_a_file_that_is_replaced_during_the_checks_is_still_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": range(900)}), path)
+    # As if another process had replaced the file between the two stats of `samefile`.
+    monkeypatch.setattr(Path, "samefile", lambda *_: False)
+    assert ps.add_filters(path, columns="a").added
+    with pytest.raises(FileExistsError, match="already exists"):
+        ps.add_filters(path, Path(__file__), columns="a")
+
+
 def test_the_slower_of_two_rewrites_gets_a_conflict_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": range(900), "b": range(900)}), path)
