@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -204,13 +205,18 @@ def _compare_all(op: str, actual: list[Any], value: Any, rules: Rules) -> list[T
     if value is None:
         return [None] * len(actual)
     compare = COMPARISONS[op]
-    if not isinstance(value, float) and not any(isinstance(one, float) for one in actual):
-        return [None if one is None else compare(one, value) for one in actual]
-    if rules.nan_is_greatest:
-        key = _ordered(value)
-        return [None if one is None else compare(_ordered(one), key) for one in actual]
+    exact, given = _exact(value), [_exact(one) for one in actual]
+    has_floats = isinstance(value, float) or any(isinstance(one, float) for one in actual)
+    if has_floats and rules.nan_is_greatest:
+        key = _ordered(exact)
+        return [None if one is None else compare(_ordered(one), key) for one in given]
     # Python compares floats by the rules of IEEE 754, too.
-    return [None if one is None else compare(one, value) for one in actual]
+    return [None if one is None else compare(one, exact) for one in given]
+
+
+def _exact(value: Any) -> Any:
+    """Return a decimal as a fraction, because Python cannot compare all decimals with other numbers."""
+    return Fraction(value) if isinstance(value, Decimal) else value
 
 
 def _ordered(value: Any) -> tuple[int, Any]:
