@@ -125,6 +125,23 @@ def lists(records: Records) -> str:
     return f"{as_table(heads, lines)}\n\n{about} {record.source}"
 
 
+def many_keys(records: Records) -> str:
+    """Return how long the rows of many keys take, and the memory of each contender."""
+    record = records.get("many-keys-python")
+    if record is None:
+        return "There is no record yet. Run `benches/python/many_keys.py --save` to create it."
+    cases = record.data["cases"]
+    names = list(cases[0]["milliseconds"])
+    heads = ["keys", "files kept", "plan, ms", *(f"{name}, ms" for name in names), "memory, MB"]
+    lines = []
+    for case in cases:
+        times = [_milliseconds({"rows": case["milliseconds"][name]}) for name in names]
+        memory = " / ".join(str(case["memory_megabytes"][name]) for name in names)
+        plan = _milliseconds({"rows": case["plan_milliseconds"]})
+        lines.append([f"{case['keys']:,} {case['column']}", str(case["files_kept"]), plan, *times, memory])
+    return f"{as_table(heads, lines)}\n\nMedians; 10,000,000 rows in 100 files. {record.source}"
+
+
 def short_rows(records: Records) -> str:
     """Return how long few rows take, with the contenders that users know."""
     record = records.get("rows-python")
@@ -153,4 +170,5 @@ SECTIONS: dict[str, Callable[[Records], str]] = {
     "integrations": integrations,
     "served": served,
     "lists": lists,
+    "many-keys": many_keys,
 }

@@ -16,6 +16,7 @@ import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,6 +56,10 @@ class Store(ABC):
         """The longest gap between two ranges that are read with one request."""
         return LOCAL_GAP
 
+    def threads_for(self, num_ranges: int) -> int:
+        """Return how many threads to read this many ranges with."""
+        return REQUESTS_AT_ONCE
+
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process needs to access the same files."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_obstore")}
@@ -84,10 +89,14 @@ class Store(ABC):
             self._count(len(data))
             return block, data
 
-        blocks = list(map_in_threads(fetch, _core.coalesce(list(ranges), self.gap), REQUESTS_AT_ONCE, "parsieve-read"))
+        spans = _core.coalesce(list(ranges), self.gap)
+        blocks = list(map_in_threads(fetch, spans, self.threads_for(len(spans)), "parsieve-read"))
         parts = []
         for start, end in ranges:
-            (block_start, _), data = next(block for block in blocks if block[0][0] <= start and end <= block[0][1])
+            if start == end:
+                parts.append(b"")
+                continue
+            (block_start, _), data = blocks[bisect_right(blocks, start, key=lambda block: block[0][0]) - 1]
             parts.append(data[start - block_start : end - block_start])
         return parts
 

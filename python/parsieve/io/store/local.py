@@ -17,6 +17,10 @@ from parsieve.io.store.base import Data, Store, Stored, chunks_of
 TEMPORARY = ".tmp-"
 
 
+# Up to this many ranges of a local file are read faster than threads start.
+FEW_RANGES = 200
+
+
 class LocalStore(Store):
     """A folder on this machine. A file has reached the disk when `put` or `put_if_absent` returns."""
 
@@ -26,6 +30,10 @@ class LocalStore(Store):
 
     def __str__(self) -> str:
         return str(self.root)
+
+    def threads_for(self, num_ranges: int) -> int:
+        """Return how many threads to read this many ranges with."""
+        return super().threads_for(num_ranges) if num_ranges > FEW_RANGES else 1
 
     def _is_below_a_file(self) -> bool:
         """Return whether the table is a single file, which cannot contain a folder."""
