@@ -51,7 +51,7 @@ def write(folder: Path, files: int, rows: int) -> None:
 
 
 def keys_of(column: str, count: int, total: int) -> pa.Array:
-    """Return distinct keys, of which one in three exists. Those of `ordered` are neighbors, as in a join by time."""
+    """Return distinct keys. One in three exists. The keys of `ordered` are neighbors, as in a join by time."""
     random = np.random.default_rng(count)
     if column == "scattered":
         return pa.array(random.permutation(np.unique(random.integers(0, total * 3, count * 2)))[:count])
@@ -103,7 +103,7 @@ def peak_memory() -> int:
 
 
 def measure(name: str, folder: Path, column: str, count: int, total: int) -> dict[str, Any]:
-    """Measure one contender in a process of its own, so that its memory can be told from that of the others."""
+    """Measure one contender in a separate process, so that its memory does not include the memory of the others."""
     arguments = [name, str(folder), column, str(count), str(total)]
     process = subprocess.run(
         [sys.executable, __file__, "--one", *arguments], capture_output=True, text=True, check=True
@@ -123,7 +123,7 @@ def one(name: str, folder: Path, column: str, count: int, total: int) -> None:
 
 
 def race(folder: Path, column: str, count: int, total: int, rounds: int) -> dict[str, Any]:
-    """Run all contenders in turn, and return the medians."""
+    """Run the contenders one after the other, several times, and return the medians."""
     measured: dict[str, list[dict[str, Any]]] = {name: [] for name in CONTENDERS}
     for _ in range(rounds):
         for name, runs in measured.items():
