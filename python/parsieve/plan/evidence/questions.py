@@ -304,3 +304,23 @@ def sample_of(values: pa.Array, size: int) -> pa.Array:
     A unit that may hold one of them may hold one of the values. So if the sample keeps all units, the values do too.
     """
     return values.take(pa.array([number * len(values) // size for number in range(size)], pa.int64()))
+
+
+def neighbors_of(values: pa.Array, size: int, places: int) -> pa.Array:
+    """Return about `size` of many distinct values: neighbors in the order of the values, at several places.
+
+    An index stores neighbors together, so it decodes few of its segments for them. Values that pyarrow cannot sort are
+    a sample as in `sample_of`.
+    """
+    ordered = comparable(values)
+    borders = sample_of(ordered, places * len(values) // size)
+    chosen = pa.repeat(pa.scalar(False), len(values))
+    try:
+        borders = borders.take(pc.array_sort_indices(borders))
+        for place in range(places):
+            at = place * (len(borders) - 1) // places
+            inside = pc.and_(pc.greater_equal(ordered, borders[at]), pc.less(ordered, borders[at + 1]))
+            chosen = pc.or_(chosen, inside)
+    except pa.ArrowNotImplementedError:
+        return sample_of(values, size)
+    return values.filter(chosen)

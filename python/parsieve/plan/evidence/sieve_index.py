@@ -26,14 +26,16 @@ from parsieve.plan.evidence.questions import (
     HasValue,
     Question,
     Within,
-    sample_of,
+    neighbors_of,
 )
 from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.expr import Column
 
 # If a predicate has more values than this, a sample of them is looked up first.
 MANY_VALUES = 50_000
-SAMPLE = 5000
+SAMPLE = 20_000
+# The values of the sample are neighbors at this many places.
+PLACES = 10
 
 
 class SliceUnits(NamedTuple):
@@ -163,7 +165,7 @@ class SieveIndexEvidence(Evidence):
         ids = reader.numbered(self._slices).drop_null()
         if not len(ids):
             return True
-        answer = reader.ask(query.is_in(sample_of(values, SAMPLE)))
+        answer = reader.ask(query.is_in(neighbors_of(values, SAMPLE, PLACES)))
         if answer is None:
             return False
         whole = pc.is_in(ids, value_set=answer.ids.filter(pc.equal(answer.units, WHOLE_SLICE)))
