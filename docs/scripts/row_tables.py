@@ -132,7 +132,7 @@ def many_keys(records: Records) -> str:
         return "There is no record yet. Run `benches/python/many_keys.py --save` to create it."
     cases = record.data["cases"]
     names = list(cases[0]["milliseconds"])
-    heads = ["keys", "files kept", "plan, ms", *(f"{name}, ms" for name in names), "memory, MB"]
+    heads = ["keys", "files kept", "plan, ms", *(f"{name}, ms" for name in names), "memory, MiB"]
     lines = []
     for case in cases:
         times = [_milliseconds({"rows": case["milliseconds"][name]}) for name in names]

@@ -93,7 +93,7 @@ class Store(ABC):
         blocks = list(map_in_threads(fetch, spans, self.threads_for(len(spans)), "parsieve-read"))
         parts = []
         for start, end in ranges:
-            if start == end:
+            if start >= end:
                 parts.append(b"")
                 continue
             (block_start, _), data = blocks[bisect_right(blocks, start, key=lambda block: block[0][0]) - 1]

@@ -16,7 +16,6 @@ from parsieve.io.store.base import Data, Store, Stored, chunks_of
 
 TEMPORARY = ".tmp-"
 
-
 # Up to this many ranges of a local file are read faster than threads start.
 FEW_RANGES = 200
 
