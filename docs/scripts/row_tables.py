@@ -142,6 +142,37 @@ def many_keys(records: Records) -> str:
     return f"{as_table(heads, lines)}\n\nMedians; 10,000,000 rows in 100 files. {record.source}"
 
 
+def log_lines(records: Records) -> str:
+    """Return how long four questions about log lines take, and the bytes that they read."""
+    record = records.get("log-lines-python")
+    if record is None:
+        return "There is no record yet. Run `benches/python/log_lines.py --save` to create it."
+    [built] = [case for case in record.data["cases"] if case.get("case") == "indexes"]
+    cases = [case for case in record.data["cases"] if "question" in case]
+
+    def cell(case: dict[str, Any], name: str) -> str:
+        milliseconds = _milliseconds({"rows": case["milliseconds"][name]})
+        read = case["bytes_read"][name]
+        return milliseconds if read is None else f"{milliseconds} ms, {read / 1e6:,.1f} MB"
+
+    names = list(cases[0]["milliseconds"])
+    heads = ["question", "rows", "files kept", *names]
+    lines = [
+        [case["question"], f"{case['rows']:g}", f"{case['files_kept']:g}", *(cell(case, name) for name in names)]
+        for case in cases
+    ]
+    sizes = ", ".join(
+        f"`{column}` ({index['kind']}) {index['index_bytes'] / 1e6:,.1f} MB in {index['build_seconds']:.0f} s"
+        for column, index in built["indexes"].items()
+    )
+    about = (
+        f"Medians, and the bytes that the process reads for one question; {built['rows']:,} lines in {built['files']} "
+        f"files of {built['table_bytes'] / 1e6:,.0f} MB. Polars maps files into memory when it reads them alone, so its "
+        f"bytes are too low. Indexes: {sizes}."
+    )
+    return f"{as_table(heads, lines)}\n\n{about} {record.source}"
+
+
 def short_rows(records: Records) -> str:
     """Return how long few rows take, with the contenders that users know."""
     record = records.get("rows-python")
@@ -171,4 +202,5 @@ SECTIONS: dict[str, Callable[[Records], str]] = {
     "served": served,
     "lists": lists,
     "many-keys": many_keys,
+    "log-lines": log_lines,
 }
