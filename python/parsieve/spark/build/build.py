@@ -99,7 +99,7 @@ def build_index(
     named = paths_of([columns] if isinstance(columns, str) else columns)
     paths = [indexable_path(snapshot.schema, path) for path in named]
     log_left_out(unsettled(snapshot), f"the index in {store}")
-    chosen, layouts = kinds.choose(lake, snapshot, paths, kind, unit, sieve_rate, bool(keep_keys))
+    chosen, layouts = kinds.choose(lake, snapshot, paths, kind, unit=unit, fpp=sieve_rate, keep_keys=bool(keep_keys))
     sieves = [path for path, choice in chosen.items() if choice in ("sieve", "both")]
     blooms = [path for path, choice in chosen.items() if choice in ("bloom", "both")]
     # Check the Bloom columns first, so that nothing is built if one of them cannot be.

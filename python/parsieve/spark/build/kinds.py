@@ -18,6 +18,7 @@ def choose(
     snapshot: Snapshot,
     paths: Sequence[ColumnPath],
     kind: str,
+    *,
     unit: str,
     fpp: float | None = 0.02,
     keep_keys: bool = False,
