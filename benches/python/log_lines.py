@@ -33,7 +33,7 @@ USERS, HOSTS, RARE_TAGS = 400_000, 200, 50_000
 # Timestamps have no zone. There is one line each millisecond.
 START = datetime.datetime(2026, 3, 1)
 STEP = datetime.timedelta(milliseconds=1)
-INDEXES = {"message": "text", "tags": "sieve", "host": "sieve", "ts": "sieve", "user": "sieve"}
+INDEXES = {"message": "words", "tags": "sieve", "host": "sieve", "ts": "sieve", "user": "sieve"}
 LEVELS = np.array(["INFO", "WARN", "ERROR"], dtype=object)
 PATHS = [f"/{service}/{what}" for service in ("api", "shop", "auth", "img") for what in ("list", "item", "cart", "pay")]
 COUNTS = Path("/proc/self/io")

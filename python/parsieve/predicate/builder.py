@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
+from typing import Literal as OneOf
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,7 +33,6 @@ from parsieve.predicate.expr import (
     Unknown,
     all_of,
     any_of,
-    value_type,
 )
 from parsieve.predicate.literals import DecimalLiteral, NearestValues, Value, nearest_values
 from parsieve.predicate.messages import NotUnderstoodError, shortened, type_name
@@ -41,7 +41,10 @@ from parsieve.predicate.text.like import Pattern, Wildcard
 from parsieve.predicate.text.regex import AllOf, AnyOf, Required
 from parsieve.predicate.text.trigrams import TRIGRAM
 from parsieve.predicate.times.numpy_times import has_multiple_steps, to_arrow_scalar
-from parsieve.predicate.times.temporal import DAY_NANOS, NANOS, Clock, Day, Moment
+from parsieve.predicate.times.steps import first_of_year, step_around
+from parsieve.predicate.times.temporal import DAY_NANOS, NANOS, Clock, Day, Moment, to_moment
+
+StepForm = OneOf["timestamp", "date", "year"]
 
 # `5 < x` is `x > 5`.
 MIRRORED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -49,10 +52,12 @@ MIRRORED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">="
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One side of a comparison: a column, or the day of its timestamp."""
+    """One side of a comparison: a column, or the hour, day, month or year that contains its timestamp."""
 
     column: Column
-    day: bool = False
+    # The step of the calendar, and how its beginning is written: as a timestamp, a date, or the number of the year.
+    step: str | None = None
+    form: StepForm = "timestamp"
     # Whether the column is cast to a type that can hold all values of the column's type, but not of wider types.
     cast: bool = False
 
@@ -67,8 +72,8 @@ class Builder:
         """Build `operand op value`; None is null."""
         if value is None:
             return Always(None)
-        if operand.day:
-            return self._compare_day(operand.column, op, value)
+        if operand.step is not None:
+            return self._compare_step(operand, operand.step, op, value)
         column = operand.column
         nearest = self._nearest_values(column, value, op)
         compared = _compare_nearest(column, op, nearest, format_value(value))
@@ -85,27 +90,50 @@ class Builder:
         except NotUnderstoodError as error:
             raise NotUnderstoodError(error.about(str(column), op)) from None
 
-    def _compare_day(self, column: Column, op: Operator, value: Value) -> Expr:
-        """Build a comparison of a timestamp's day, by comparing the timestamp with the midnights around the day."""
-        days = nearest_values(value, pa.date32(), self.zone)
-        if not days.exact:
-            raise NotUnderstoodError(f"the date of {column} cannot be compared with a time; write DATE '2026-01-31'")
-        first = days.floor.cast(pa.int32()).as_py()
-        begin, end = (Moment(Fraction((first + offset) * DAY_NANOS), _is_zoned(column)) for offset in (0, 1))
-        day = Operand(column)
+    def _compare_step(self, operand: Operand, step: str, op: Operator, value: Value) -> Expr:
+        """Build a comparison of the step that contains a timestamp, by comparing the timestamp with its ends.
+
+        The beginning of a step never decreases when the timestamp grows. So it is below a value exactly if the
+        timestamp is below the first beginning of a step that is not below the value; the other operators follow.
+        """
+        column = operand.column
+        nanos = self._step_value(operand, value, op)
+        begin, end = (Moment(Fraction(bound), is_zoned(column)) for bound in step_around(step, nanos))
+        starts_step = nanos == begin.nanos
+        timestamp = Operand(column)
         match op:
-            case "<":
-                return self.compare(day, "<", begin)
+            case "<" | ">=":
+                return self.compare(timestamp, op, begin if starts_step else end)
             case "<=":
-                return self.compare(day, "<", end)
+                return self.compare(timestamp, "<", end)
             case ">":
-                return self.compare(day, ">=", end)
-            case ">=":
-                return self.compare(day, ">=", begin)
+                return self.compare(timestamp, ">=", end)
+            case "=" | "!=" if not starts_step:
+                text = f"the {step} of {column} {op} {format_value(value)}"
+                return false_unless_null(column, text) if op == "=" else true_unless_null(column, text)
             case "=":
-                return And((self.compare(day, ">=", begin), self.compare(day, "<", end)))
+                return And((self.compare(timestamp, ">=", begin), self.compare(timestamp, "<", end)))
             case "!=":
-                return Or((self.compare(day, "<", begin), self.compare(day, ">=", end)))
+                return Or((self.compare(timestamp, "<", begin), self.compare(timestamp, ">=", end)))
+
+    def _step_value(self, operand: Operand, value: Value, op: str) -> Fraction:
+        """Return the nanoseconds of a value that is compared with a step."""
+        column = operand.column
+        if operand.form == "year":
+            if isinstance(value, bool) or not isinstance(value, Fraction) or value.denominator != 1:
+                raise NotUnderstoodError(f"the year of {column} is a whole number; write 2026")
+            return Fraction(first_of_year(value.numerator))
+        if operand.form == "date":
+            days = nearest_values(value, pa.date32(), self.zone)
+            if not days.exact:
+                raise NotUnderstoodError(
+                    f"the date of {column} cannot be compared with a time; write DATE '2026-01-31'"
+                )
+            return Fraction(days.floor.cast(pa.int32()).as_py() * DAY_NANOS)
+        try:
+            return to_moment(value, is_zoned(column), self.zone).nanos
+        except NotUnderstoodError as error:
+            raise NotUnderstoodError(error.about(str(column), op)) from None
 
     def contains(self, operand: Operand, values: Iterable[Value | None]) -> Expr:
         """Build `operand IN (values)`. If a value is None, the result is null instead of false, as in SQL."""
@@ -113,8 +141,8 @@ class Builder:
         column = operand.column
         nulls: tuple[Expr, ...] = (Always(None),) if None in values else ()
         not_null = [value for value in values if value is not None]
-        if operand.day:
-            return any_of(*(self._compare_day(column, "=", value) for value in not_null), *nulls)
+        if operand.step is not None:
+            return any_of(*(self.compare(operand, "=", value) for value in not_null), *nulls)
         nearest = [self._nearest_values(column, value, "IN") for value in not_null]
         members = pa.array([value.floor for value in nearest if value.exact], column.value_type)
         # Values that the type cannot represent match no row of this type, but a file may store a wider type.
@@ -130,7 +158,7 @@ class Builder:
         if prefix is None:
             return Always(None)
         column = operand.column
-        if operand.day or not (is_text(column.value_type) or is_bytes(column.value_type)):
+        if operand.step is not None or not (is_text(column.value_type) or is_bytes(column.value_type)):
             raise NotUnderstoodError(
                 f"{column} is {type_name(column.value_type)}; only strings and binaries have prefixes"
             )
@@ -151,7 +179,7 @@ class Builder:
                     return self.compare(operand, "=", "")
                 case (str(text),):
                     return self.compare(operand, "=", text)
-                case (Wildcard.ANY,) if is_text(column.value_type) and not operand.day:
+                case (Wildcard.ANY,) if is_text(column.value_type) and operand.step is None:
                     return true_unless_null(column)
                 case (str(text), Wildcard.ANY):
                     return self.starts_with(operand, text)
@@ -187,17 +215,18 @@ class Builder:
         return all_of(*conditions) if conditions else None
 
     def is_null(self, operand: Operand) -> Expr:
-        """Build `operand IS NULL`. The day of a timestamp is null if the timestamp is."""
+        """Build `operand IS NULL`. The hour or day of a timestamp is null if the timestamp is."""
         return IsNull(operand.column)
 
 
-def _is_zoned(column: Column) -> bool:
+def is_zoned(column: Column) -> bool:
+    """Return whether a column has timestamps with a time zone."""
     return getattr(column.value_type, "tz", None) is not None
 
 
 def _require_text(operand: Operand, texts: Iterable[str]) -> None:
     """Raise an error unless a column holds text, and the texts of a pattern can be stored."""
-    if operand.day or not is_text(operand.column.value_type):
+    if operand.step is not None or not is_text(operand.column.value_type):
         raise NotUnderstoodError(
             f"{operand.column} is {type_name(operand.column.value_type)}; only strings match a pattern"
         )
@@ -420,60 +449,3 @@ def scalar_value(scalar: pa.Scalar) -> Value | None:
         storage = pa.int32() if kind.bit_width == 32 else pa.int64()
         return Clock(Fraction(scalar.cast(storage).as_py() * NANOS[kind.unit]))
     raise NotUnderstoodError(f"values of type {kind} are not supported")
-
-
-def cast_value(value: Value | None, to: pa.DataType, zone: str | None) -> Value | None:
-    """Cast a literal; only casts that do not change the value are supported."""
-    if value is None:
-        return None
-    nearest = nearest_values(value, to, zone)
-    if not nearest.exact:
-        raise NotUnderstoodError(f"the cast to {to} changes the value; write a value of that type")
-    return scalar_value(nearest.floor)
-
-
-def cast_operand(operand: Operand, to: pa.DataType, zone: str | None) -> Operand:
-    """Cast a column; only casts that keep every value, and casts of a timestamp to a date, are supported."""
-    source = operand.column.value_type
-    if operand.day:
-        source = pa.date32()
-    if _keeps_values(source, value_type(to)):
-        return operand if source == value_type(to) else replace(operand, cast=True)
-    if pa.types.is_timestamp(source) and pa.types.is_date(to) and not operand.day:
-        if source.tz is None or zone in ("UTC", "Etc/UTC", "Z", "+00:00"):
-            return Operand(operand.column, day=True)
-        raise NotUnderstoodError(
-            f"the date of {operand.column} depends on the time zone; pass timezone='UTC', or compare the timestamp"
-        )
-    raise NotUnderstoodError(
-        f"casting {operand.column} from {source} to {to} may change values; compare {operand.column} itself"
-    )
-
-
-def _keeps_values(source: pa.DataType, to: pa.DataType) -> bool:
-    types = pa.types
-    if source == to or (is_text(source) and is_text(to)):
-        return True
-    if types.is_integer(source):
-        digits = _digits(source)
-        if types.is_integer(to):
-            signs = types.is_signed_integer(to) or not types.is_signed_integer(source)
-            widens = to.bit_width > source.bit_width or (
-                to.bit_width == source.bit_width and types.is_signed_integer(source) == types.is_signed_integer(to)
-            )
-            return bool(signs and widens)
-        if types.is_decimal(to):
-            return bool(to.precision - to.scale >= digits)
-        return bool(types.is_floating(to)) and bool(source.bit_width < {16: 8, 32: 24, 64: 53}[to.bit_width])
-    if types.is_floating(source) and types.is_floating(to):
-        return bool(to.bit_width >= source.bit_width)
-    if types.is_decimal(source) and types.is_decimal(to):
-        return bool(to.scale >= source.scale and to.precision - to.scale >= source.precision - source.scale)
-    if types.is_timestamp(source) and types.is_timestamp(to):
-        # A finer unit overflows for distant dates. Engines fail on these; here the comparison is exact.
-        return bool((source.tz is None) == (to.tz is None)) and NANOS[to.unit] <= NANOS[source.unit]
-    return bool(types.is_date(source) and types.is_timestamp(to)) and to.tz is None
-
-
-def _digits(type: pa.DataType) -> int:
-    return {8: 3, 16: 5, 32: 10, 64: 20}[type.bit_width]

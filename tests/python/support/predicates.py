@@ -47,7 +47,12 @@ CAST(t AS DATE) > '2026-01-02'|CAST(t AS DATE) IN ('2026-01-02', NULL)|CAST(t AS
 CAST(t AS DATE) >= '2026-01-02'|t::date = DATE '2026-01-03'|date(t) = '2026-01-03'
 z >= '2026-01-02 00:00:00+00'|z < TIMESTAMPTZ '2026-01-03 01:00:00+01:00'|z = '2026-01-02T00:00:00Z'|b|NOT b
 b = TRUE|b <> TRUE|b IS TRUE|b IS NOT TRUE|b IS FALSE|b IS NOT FALSE|b IS NULL|st.x = 1|st.x IS NULL|st.x <> 1
-st.x IN (1, NULL)|"i" = 1|I = 1
+st.x IN (1, NULL)|"i" = 1|I = 1|date_trunc('hour', t) = TIMESTAMP '2026-01-02 02:00:00'|year(t) = 2026
+date_trunc('hour', t) <> '2026-01-02 02:00:00'|date_trunc('hour', t) > '2026-01-02 01:30:00'|year(t) <> 2025
+date_trunc('day', t) IN (DATE '2026-01-02', NULL)|date_trunc('hour', t) = '2026-01-02 02:30:00'
+date_trunc('month', day) <= DATE '2026-01-01'|date_trunc('week', t) >= '2026-01-05'|extract(year FROM t) < 2026
+date_trunc('hour', t) <> '2026-01-02 02:30:00'|CAST(date_trunc('month', t) AS DATE) = '2026-01-01'
+date_trunc('week', t) IS NULL|year(day) IN (2025, 2026)
 """
 SQL = st.recursive(
     st.sampled_from(ATOMS.strip().replace("\n", "|").split("|")),

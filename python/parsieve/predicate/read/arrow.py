@@ -25,7 +25,6 @@ from parsieve.predicate.builder import (
     MIRRORED,
     Builder,
     Operand,
-    cast_operand,
     false_unless_null,
     is_bytes,
     make_unknown,
@@ -35,9 +34,11 @@ from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, all_of, any_of, value_type
 from parsieve.predicate.literals import Value
 from parsieve.predicate.messages import NotUnderstoodError
+from parsieve.predicate.read.casts import cast_operand, own_zone, step_operand
 from parsieve.predicate.read.nan_rules import compare_ieee
 from parsieve.predicate.read.patterns import like, pattern_around, pattern_before, regex
 from parsieve.predicate.text.like import Wildcard, read_like
+from parsieve.predicate.times.steps import STEPS
 
 _COMPARISONS: dict[str, Operator] = {
     "equal": "=",
@@ -284,10 +285,15 @@ class _Reader:
         if isinstance(node, _Field):
             # `nan_is_greatest` means that Spark made the Expression, with the exact names of the columns.
             return Operand(self._names.find(node.path, exact=self._nan_is_greatest))
-        if isinstance(node, _Call) and node.name == "cast" and len(node.arguments) == 1:
-            return cast_operand(
-                self.operand(node.arguments[0]), _options(node)["to_type_scalar"].type, self._build.zone
-            )
+        if isinstance(node, _Call) and node.name in ("cast", "year", "floor_temporal") and len(node.arguments) == 1:
+            operand, options = self.operand(node.arguments[0]), _options(node)
+            match node.name:
+                case "cast":
+                    return cast_operand(operand, options["to_type_scalar"].type, own_zone(operand))
+                case "year":
+                    return step_operand(operand, "year", own_zone(operand), "year")
+                case "floor_temporal":
+                    return step_operand(operand, _step(options), own_zone(operand))
         raise NotUnderstoodError("computed columns are not supported; compare the column itself")
 
     def literal(self, node: _Node) -> pa.Scalar:
@@ -315,6 +321,20 @@ def _options(call: _Call) -> dict[str, Any]:
         if pa.types.is_boolean(field.type) or pa.types.is_integer(field.type):
             named[field.name] = scalar.as_py()
     return named
+
+
+# The units of time in the options of pyarrow's functions.
+_UNITS = dict(enumerate(("nanosecond", "microsecond", "millisecond", *STEPS)))
+
+
+def _step(options: dict[str, Any]) -> str:
+    """Return the step of `floor_temporal`."""
+    step = _UNITS.get(options["unit"], "unknown")
+    if options["multiple"] != 1 or options["calendar_based_origin"]:
+        raise NotUnderstoodError("only steps of one unit are supported")
+    if step == "week" and not options["week_starts_monday"]:
+        raise NotUnderstoodError("only weeks that begin on Monday are supported")
+    return step
 
 
 def _pattern(operand: Operand, pattern: pa.Scalar) -> Value | None:

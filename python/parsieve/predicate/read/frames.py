@@ -14,15 +14,27 @@ from typing import Any
 
 import pyarrow as pa
 
-from parsieve.predicate.builder import MIRRORED, Builder, Operand, make_unknown, scalar_value
+from parsieve.predicate.builder import MIRRORED, Builder, Operand, StepForm, make_unknown, scalar_value
 from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, all_of, any_of
 from parsieve.predicate.messages import NotUnderstoodError, shortened
+from parsieve.predicate.read.casts import own_zone, step_operand
 from parsieve.predicate.read.json_trees import read_json
 from parsieve.predicate.read.lists import Elements
 from parsieve.predicate.read.patterns import like, pattern_around, pattern_before, regex
 from parsieve.predicate.text.like import Pattern
 
+# Polars writes steps as a number and a unit.
+_STEPS = {
+    "1s": "second",
+    "1m": "minute",
+    "1h": "hour",
+    "1d": "day",
+    "1w": "week",
+    "1mo": "month",
+    "1q": "quarter",
+    "1y": "year",
+}
 _COMPARISONS: dict[str, Operator] = {"Eq": "=", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
 
 
@@ -148,6 +160,14 @@ class _Reader:
         return any_of(null, is_member) if None in values else all_of(Not(null), is_member)
 
     def operand(self, node: Any) -> Operand:
+        match node:
+            case {"Function": {"input": [inner], "function": {"TemporalExpr": "Date"}}}:
+                return self._step(inner, "day", "date")
+            case {"Function": {"input": [inner], "function": {"TemporalExpr": "Year"}}}:
+                return self._step(inner, "year", "year")
+            case {"Function": {"input": [inner, every], "function": {"TemporalExpr": "Truncate"}}}:
+                written = self.value(every)
+                return self._step(inner, _STEPS.get(written, str(written)))
         path: list[str] = []
         while True:
             match node:
@@ -158,6 +178,10 @@ class _Reader:
                     node = inner
                 case _:
                     raise NotUnderstoodError("computed columns are not supported; compare the column itself")
+
+    def _step(self, node: Any, step: str, form: StepForm = "timestamp") -> Operand:
+        operand = self.operand(node)
+        return step_operand(operand, step, own_zone(operand), form)
 
     def value(self, node: Any) -> Any:
         values = _evaluate(node)

@@ -15,11 +15,12 @@ from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
 
 from parsieve.errors import ColumnNotFoundError
-from parsieve.predicate.builder import MIRRORED, Builder, Operand, cast_operand, cast_value, make_unknown, python_value
+from parsieve.predicate.builder import MIRRORED, Builder, Operand, make_unknown, python_value
 from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.expr import KEY, VALUE, Always, And, Expr, Not, Operator, Or, all_of, columns
 from parsieve.predicate.literals import DecimalLiteral, Value, read_number
 from parsieve.predicate.messages import NotUnderstoodError, shortened
+from parsieve.predicate.read.casts import cast_operand, cast_value, step_operand
 from parsieve.predicate.read.lists import Elements, Subscript
 from parsieve.predicate.read.patterns import like, pattern_around, pattern_before, regex
 from parsieve.predicate.text.like import Pattern, read_like
@@ -397,6 +398,14 @@ class _Reader:
             case exp.Date() | exp.TsOrDsToDate():
                 _only(node, "this")
                 return cast_operand(self.operand(node.this), pa.date32(), self._build.zone)
+            case exp.DateTrunc(unit=exp.Literal(this=str(step))):
+                _only(node, "this", "unit")
+                return step_operand(self.operand(node.this), step.lower(), self._build.zone)
+            case exp.Year():
+                _only(node, "this")
+                return step_operand(self.operand(node.this), "year", self._build.zone, "year")
+            case exp.Extract(this=exp.Var(this=str(part))) if part.upper() == "YEAR":
+                return step_operand(self.operand(node.expression), "year", self._build.zone, "year")
         if node.find(exp.Column) is None:
             raise NotUnderstoodError("the comparison has no column")
         raise NotUnderstoodError("computed columns are not supported; compare the column itself")
