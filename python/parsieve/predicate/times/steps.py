@@ -23,7 +23,7 @@ WHOLE_DAYS = ("day", "week", *_MONTHS)
 
 # Weeks begin on Monday, and 1970-01-01 was a Thursday.
 _FIRST_MONDAY = 4 * DAY_NANOS
-# The Gregorian calendar repeats after 400 years. Python's dates end in 9999, and those of Parquet do not.
+# The calendar repeats after 400 years. Dates in Python end in 9999, but Parquet has later dates.
 _CYCLE_DAYS, _CYCLE_MONTHS = 146_097, 4_800
 _EPOCH_DAY, _EPOCH_MONTH = date(1970, 1, 1).toordinal(), 1970 * 12
 

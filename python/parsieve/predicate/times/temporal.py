@@ -77,7 +77,7 @@ def to_moment(value: object, zoned: bool | None, zone: str | None) -> Moment:
 
     Args:
         value: Text, a date or a timestamp.
-        zoned: True for a timestamp in UTC, False for one without a zone, None to keep what the literal has.
+        zoned: True for a timestamp in UTC, False for one without a zone, None to keep the zone of the literal.
         zone: The time zone of literals without one.
     """
     if isinstance(value, str):
