@@ -16,6 +16,9 @@ import pyarrow.compute as pc
 
 # The share of the rows in a narrow and in a wide interval.
 SHARES = {"narrow": 10_000, "wide": 100}
+# Blocks of runs let a reader find a run without decoding those before it. A block has 4 to 8 runs, or 96 to 192 bits of
+# sets if these are fewer runs, and the bits of its bound.
+RUNS_OF_A_BLOCK, SET_BITS_OF_A_BLOCK, BITS_OF_A_BOUND = 6, 144, 14
 HEX_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
@@ -97,9 +100,11 @@ class Truth:
         counts, differs = self._sets
         runs = counts[differs]
         sizes, frequencies = np.unique(runs, return_counts=True)
+        set_bits = float((frequencies * [_log2_choose(self.num_units, int(size)) for size in sizes]).sum())
         bits = {
-            "sets": float((frequencies * [_log2_choose(self.num_units, int(size)) for size in sizes]).sum()),
+            "sets": set_bits,
             "sizes of sets": float(-(frequencies * np.log2(frequencies / len(runs))).sum()),
+            "blocks": BITS_OF_A_BOUND * max(len(runs) / RUNS_OF_A_BLOCK, set_bits / SET_BITS_OF_A_BLOCK),
             "borders": 3.0 * (len(runs) - 1) + _log2_choose(max(1, self.num_keys - 1), len(runs) - 1),
             "fingerprints": 0.0,
             "units": 2.0 * self.num_units * self._bits_of_a_key,

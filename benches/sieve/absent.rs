@@ -14,6 +14,12 @@ use serde_json::{Value, json};
 /// The bytes of memory in which random blocks are read. They exceed the caches of most machines.
 const MEMORY: usize = 256 << 20;
 
+/// Layouts in which neighboring keys are in unrelated locations.
+const SCATTERED: [&str; 4] = ["hashed", "uniform1", "uniform10", "uuid"];
+
+/// The target for a point on scattered keys: at most the time in which this many random blocks are read.
+const MOST_BLOCKS: f64 = 50.0;
+
 /// Returns the nanoseconds of one of many independent reads of a random block of 32 bytes.
 fn random_block(memory: &[u64]) -> f64 {
     let random = &mut Random(3);
@@ -102,8 +108,21 @@ pub(crate) fn absent<K: Key>(
             "absent_ns": rounded(absent_ns),
             "absent_as_stored_ns": rounded(stored_absent_ns),
             "random_block_ns": rounded(block),
+            "point_blocks": rounded(ns / block),
             "build_ns_per_row": rounded(seconds * 1e9 / rows),
         }));
     }
     lines
+}
+
+/// Prints whether points on scattered keys meet their target, in the index that a build makes by default.
+pub(crate) fn print_targets(lines: &[Value]) {
+    println!("\nPoints on scattered keys, as multiples of one read of a random block");
+    for line in lines.iter().filter(|line| line["fingerprints"] == "automatic") {
+        let (Some(layout), Some(blocks)) = (line["layout"].as_str(), line["point_blocks"].as_f64()) else { continue };
+        if SCATTERED.contains(&layout) {
+            let verdict = if blocks <= MOST_BLOCKS { "met" } else { "MISSED" };
+            println!("  {layout:10} {:5} {blocks:5.0} of {MOST_BLOCKS:.0}  {verdict}", line["locations"]);
+        }
+    }
 }

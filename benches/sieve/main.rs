@@ -53,6 +53,7 @@ fn absent_keys(rows: u64, only: Option<&str>) -> Vec<Value> {
             lines.extend(absent::absent("uuid", uuids(rows, locations), AxisType::Bytes, locations, other));
         }
     }
+    absent::print_targets(&lines);
     lines
 }
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
+from parsieve.index.build.renewals import Renewed
 from parsieve.index.build.settle import log_left_out, path_of_slice, settle, unsettled
 from parsieve.index.findings import name_of
 from parsieve.index.log import bindings
-from parsieve.index.log.renewals import Renewed
 from parsieve.index.reports import BuildReport, UpdateReport
 from parsieve.index.sizes import lookup_bytes, pages_bytes, stored_bytes
 from parsieve.index.view import View

@@ -157,7 +157,7 @@ def advise_column(
     slice_bytes = mean_bytes(snapshot)
     units = choose(measured, len(chosen), len(snapshot.slices), slice_bytes)
     exact = 1 + max(0.0, holding - 1) * others
-    sieve = _sieve(measured, units, scale, exact)
+    sieve = _sieve(measured, units, len(chosen), len(snapshot.slices), exact)
     sieve_reads = exact + sieve.waste * others
     minmax_reads = 1 + max(0.0, covering - 1) * others
     minmax_absent = max(0.0, minmax_reads - 1)
@@ -283,19 +283,28 @@ class _SieveCost:
     absent: float
 
 
-def _sieve(measured: Sequence[MeasuredUnit], units: UnitChoice, scale: float, files_per_key: float) -> _SieveCost:
+def _sieve(
+    measured: Sequence[MeasuredUnit], units: UnitChoice, num_sampled: int, num_slices: int, files_per_key: float
+) -> _SieveCost:
     """Extrapolate the cost of a Sieve index from an index of the sample, whose units are files, to the whole table."""
-    report = measured[0].report
-    locations_per_key = report["pairs"] / max(1, report["keys"])
-    more_bits = report["runs"] * locations_per_key * math.log2(max(scale, 1.0))
-    lookup_bytes = (report["lookup_bytes"] + more_bits / 8) * scale + units.more_bytes
+    report, scale = measured[0].report, num_slices / num_sampled
+    sampled_keys, pairs = max(1, report["keys"]), report["pairs"] * scale
+    keys = min(max(pairs / files_per_key, sampled_keys), sampled_keys * scale)
+    # A key that is in several files has one run and one set of files, which grows with the number of files.
+    more_bits = _bits_of_a_set(num_slices, pairs / keys) - _bits_of_a_set(num_sampled, report["pairs"] / sampled_keys)
+    lookup_bytes = (report["lookup_bytes"] + report["runs"] * max(0.0, more_bits) / 8) * keys / sampled_keys
+    lookup_bytes += units.more_bytes
     absent = report["reads_of_absent_keys"]
-    fingerprint_bits = math.log2(max(1.0, locations_per_key) / FINGERPRINT_RATE) + FINGERPRINT_BITS
-    # A key has one fingerprint, however many files it is in.
-    keys = min(report["keys"] * scale, report["pairs"] * scale / files_per_key)
-    fingerprint_bytes = keys * fingerprint_bits / 8
+    fingerprint_bytes = keys * (math.log2(max(1.0, pairs / keys) / FINGERPRINT_RATE) + FINGERPRINT_BITS) / 8
     if fingerprint_bytes <= FINGERPRINT_SHARE * lookup_bytes + report["rows"] / 16 * scale:
         lookup_bytes += fingerprint_bytes
         absent = min(absent, FINGERPRINT_RATE)
     num_bytes = lookup_bytes + report["root_bytes"] * scale
     return _SieveCost(int(num_bytes), int(lookup_bytes), report["waste_per_key"], absent)
+
+
+def _bits_of_a_set(num_slices: int, count: float) -> float:
+    """Return the bits that distinguish one of all sets of some slices."""
+    count = min(count, num_slices)
+    nats = math.lgamma(num_slices + 1) - math.lgamma(count + 1) - math.lgamma(num_slices - count + 1)
+    return max(0.0, nats / math.log(2))

@@ -201,7 +201,7 @@ class IndexedTable:
         (1, 2, 1)
         """
         from parsieve.index.accounts import Account, bound_tokens
-        from parsieve.index.log.renewals import Renewals
+        from parsieve.index.build.renewals import Renewals
 
         self.opened.index.refresh()
         account = Account()

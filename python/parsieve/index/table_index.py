@@ -15,9 +15,10 @@ from parsieve.index.view import View
 # Plans need none of the modules that build and change an index, so these are imported where they are used.
 if TYPE_CHECKING:
     from parsieve.index.accounts import Account
+    from parsieve.index.build.renewals import Renewed
     from parsieve.index.inspect import IndexProblem, IndexStats
-    from parsieve.index.log.commit import Commit, Layout, Log, TableState
-    from parsieve.index.log.renewals import Renewed
+    from parsieve.index.log.commit import Commit, Layout, TableState
+    from parsieve.index.log.log import Log
     from parsieve.index.reports import DropReport, ExpireReport
     from parsieve.index.sieve.delta import Differences
     from parsieve.io.store.base import Store

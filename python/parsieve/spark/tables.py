@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from parsieve._core import UnsupportedError
-from parsieve.index.log.commit import Commit, Log
+from parsieve.index.log.commit import Commit
+from parsieve.index.log.log import Log
 from parsieve.index.table_index import TableIndex
 from parsieve.index.view import View
 from parsieve.io.store.base import Store

@@ -72,6 +72,19 @@ def test_a_sieve_is_advised_for_scattered_keys(tmp_path: Path) -> None:
     assert len(table.plan("key BETWEEN 77 AND 78").files) == 2
 
 
+def test_the_estimated_size_counts_a_key_in_several_files_once(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    for part in range(64):
+        keys = pa.array([chance.randrange(6_400) for _ in range(1_000)])
+        pq.write_table(pa.table({"key": keys}), tmp_path / f"{part:02}.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(str(tmp_path))
+    [advice] = table.advise("key")
+    table.build_index("key", "sieve", unit="file")
+    assert advice.sampled == 16
+    assert advice.sieve_lookup_bytes == pytest.approx(table.index_stats()["key"].lookup_bytes, rel=0.25)
+
+
 def test_a_bloom_index_is_advised_for_point_queries_of_random_keys(tmp_path: Path) -> None:
     table = table_of(tmp_path, by_digest)
     key = by_digest(3)[5].as_py()

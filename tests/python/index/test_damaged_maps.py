@@ -23,7 +23,8 @@ from support.killed_store import kills
 import parsieve as ps
 from parsieve.index import TableIndex, View
 from parsieve.index.log import bindings
-from parsieve.index.log.commit import Commit, Log, MapState
+from parsieve.index.log.commit import Commit, MapState
+from parsieve.index.log.log import Log
 from parsieve.index.log.publish import Transaction
 from parsieve.index.pages.build import read_map
 from parsieve.io import document

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import parsieve as ps
-from parsieve.index.log.commit import Log
+from parsieve.index.log.log import Log
 
 STORED = Path(__file__).parents[2] / "vectors" / "index_v1.zip"
 COLUMNS = {"id": "sieve", "name": "both", "score": "sieve"}

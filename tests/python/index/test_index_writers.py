@@ -18,7 +18,7 @@ from support.models.model_lake import SavedLake, place
 from support.programs import index_writer
 
 from parsieve.index import TableIndex
-from parsieve.index.log.commit import Log
+from parsieve.index.log.log import Log
 from parsieve.index.sieve import query
 from parsieve.io.store.local import LocalStore
 from parsieve.lake.base import Location

@@ -21,8 +21,8 @@ from support.killed_store import kills
 
 import parsieve as ps
 from parsieve.index import LocalStore, ObjectStore, TableIndex
-from parsieve.index.log.commit import Log
 from parsieve.index.log.folders import GUARD, LOG, name_of
+from parsieve.index.log.log import Log
 from parsieve.io.store.base import Store
 from parsieve.lake import open_lake
 from parsieve.lake.base import Lake

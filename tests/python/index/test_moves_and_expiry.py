@@ -17,8 +17,8 @@ from support.killed_store import KilledError, KilledStore
 
 from parsieve.index import LocalStore
 from parsieve.index.log import retention
-from parsieve.index.log.commit import Log
 from parsieve.index.log.folders import GUARD, LOG, Folders, name_of
+from parsieve.index.log.log import Log
 from parsieve.index.log.parts import lost
 from parsieve.index.log.publish import Transaction
 

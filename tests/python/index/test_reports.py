@@ -28,9 +28,9 @@ from parsieve.index import (
     TableIndex,
     UpdateReport,
 )
-from parsieve.index.log.commit import Log
 from parsieve.index.log.drafts import Drafts, drafting
 from parsieve.index.log.garbage import GARBAGE_AGE
+from parsieve.index.log.log import Log
 from parsieve.index.reports import size_of
 from parsieve.index.scan import spill
 from parsieve.io.store.base import Store

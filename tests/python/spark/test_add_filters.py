@@ -23,7 +23,7 @@ from parsieve.index.bloom.build import build as build_bloom
 from parsieve.index.local_executor import LocalExecutor
 from parsieve.index.log import bindings
 from parsieve.index.log.columns import field_id_of
-from parsieve.index.log.commit import Log
+from parsieve.index.log.log import Log
 from parsieve.io.store.local import LocalStore
 from parsieve.lake import Lake, Snapshot, open_lake
 from parsieve.lake.storage.storage import Storage

@@ -17,7 +17,7 @@ from support.spark_tables import wait_until_old
 
 import parsieve.spark as pss
 from parsieve.index import LocalStore, TableIndex, View
-from parsieve.index.log.commit import Log
+from parsieve.index.log.log import Log
 from parsieve.index.sieve import query
 from parsieve.lake import open_lake
 from parsieve.spark.runtime import versions

@@ -95,6 +95,6 @@ def test_plans_of_ten_thousand_row_operations_in_spark_keep_the_position_of_each
 ) -> None:
     needs(kind.partition("_")[0])
     unit_table = SparkUnitTable(random.Random(2), spark, kind, tmp_path)
-    commits, rows = (100, 120) if kind.startswith("hudi") else (200, 60)
+    commits, rows = (100, 150) if kind.startswith("hudi") else (200, 60)
     assert live(unit_table, Effort(commits, rows, check_every=10, plans=4)) >= 10_000
     unit_table.made.drop()

@@ -12,13 +12,14 @@ from parsieve import _core
 from parsieve._core import UnsupportedError
 from parsieve.index.bloom.compact import full_shelves
 from parsieve.index.build.executor import Executor
+from parsieve.index.build.renewals import Renewed
 from parsieve.index.build.target import Target
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import field_id_of
-from parsieve.index.log.commit import TEXT_FORM, BloomState, Commit, Log, TextState
+from parsieve.index.log.commit import TEXT_FORM, BloomState, Commit, TextState
+from parsieve.index.log.log import Log
 from parsieve.index.log.publish import Transaction
-from parsieve.index.log.renewals import Renewed
 from parsieve.lake.base import ColumnPath, Lake, Snapshot
 
 StateT = TypeVar("StateT", bound=BloomState)

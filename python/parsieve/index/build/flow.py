@@ -12,7 +12,8 @@ from parsieve.index.build.target import Target
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import field_id_of
-from parsieve.index.log.commit import BloomState, ColumnState, Commit, Log, TableState, TextState
+from parsieve.index.log.commit import BloomState, ColumnState, Commit, TableState, TextState
+from parsieve.index.log.log import Log
 from parsieve.index.log.parts import Part
 from parsieve.index.log.publish import Transaction
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot

@@ -9,9 +9,9 @@ from functools import cached_property
 import pyarrow as pa
 
 from parsieve.errors import ColumnNotFoundError
+from parsieve.index.build.renewals import Renewed
 from parsieve.index.log.columns import current_field
 from parsieve.index.log.commit import BloomState, ColumnState, TableState
-from parsieve.index.log.renewals import Renewed
 from parsieve.lake.base import ColumnPath, Location, Slice, Snapshot
 from parsieve.lake.slices import locations_and_tokens
 

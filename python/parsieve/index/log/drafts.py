@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from parsieve._core import FormatError
-from parsieve.index.log.commit import Log
 from parsieve.index.log.garbage import referenced_files
+from parsieve.index.log.log import Log
 from parsieve.io.store.base import Data, Store, Stored
 from parsieve.io.store.local import LocalStore
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from parsieve.filters.renewal_notes import RENEWALS
 from parsieve.index.log import bindings
-from parsieve.index.log.commit import Log
 from parsieve.index.log.folders import COMMITS, GUARD, LOG
+from parsieve.index.log.log import Log
 from parsieve.index.log.parts import NOTICES, PAGES
 from parsieve.io import document
 from parsieve.io.store.base import Stored, unique

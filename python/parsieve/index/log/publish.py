@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from parsieve.errors import ConflictError
-from parsieve.index.log.commit import BloomState, ColumnState, Commit, Log, MapState, TableState, TextState, after
+from parsieve.index.log.commit import BloomState, ColumnState, Commit, MapState, TableState, TextState, after
+from parsieve.index.log.log import Log
 from parsieve.index.log.parts import lost
 from parsieve.lake.base import ColumnPath
 

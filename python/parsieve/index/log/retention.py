@@ -11,8 +11,9 @@ from parsieve._core import FormatError
 from parsieve.errors import not_indexed
 from parsieve.index.log import garbage
 from parsieve.index.log.columns import path_of
-from parsieve.index.log.commit import Commit, Log
+from parsieve.index.log.commit import Commit
 from parsieve.index.log.garbage import GARBAGE_AGE, OLDER_THAN, OlderThan
+from parsieve.index.log.log import Log
 from parsieve.index.log.publish import Transaction
 from parsieve.index.reports import DropReport, ExpireReport, Remaining
 from parsieve.io.store.base import Stored

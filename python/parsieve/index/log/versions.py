@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from parsieve.errors import IndexNotFoundError
-from parsieve.index.log.commit import Commit, Log, TableState
+from parsieve.index.log.commit import Commit, TableState
+from parsieve.index.log.log import Log
 from parsieve.io.store.base import NoStore, Store
 from parsieve.io.store.local import LocalStore
 from parsieve.io.store.open import open_store

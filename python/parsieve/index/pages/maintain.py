@@ -16,7 +16,8 @@ from parsieve.index.build.executor import Executor
 from parsieve.index.build.target import Target
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
-from parsieve.index.log.commit import FORMAT, Commit, Log, MapState
+from parsieve.index.log.commit import FORMAT, Commit, MapState
+from parsieve.index.log.log import Log
 from parsieve.index.log.publish import Transaction
 from parsieve.index.pages.build import SLICES_PER_PART, MapReport, wants_map
 from parsieve.index.pages.compact import merge_maps, renumber_maps

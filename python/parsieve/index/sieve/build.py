@@ -15,7 +15,8 @@ from parsieve.index.build.target import require_readable
 from parsieve.index.build.units import plan_units
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import paths_of
-from parsieve.index.log.commit import Base, ColumnState, Commit, Layout, Log, TableState
+from parsieve.index.log.commit import Base, ColumnState, Commit, Layout, TableState
+from parsieve.index.log.log import Log
 from parsieve.index.log.publish import Transaction
 from parsieve.index.scan.units import Unit, UnitLayout
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot

@@ -18,7 +18,8 @@ from parsieve.index.build.target import Target
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import path_of
-from parsieve.index.log.commit import Base, ColumnState, Commit, Log, with_base
+from parsieve.index.log.commit import Base, ColumnState, Commit, with_base
+from parsieve.index.log.log import Log
 from parsieve.index.log.parts import Part
 from parsieve.index.log.publish import Transaction
 from parsieve.index.scan.runs import Built

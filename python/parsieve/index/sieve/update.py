@@ -16,7 +16,8 @@ from parsieve.index.build.target import Target
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import differ_in_width, field_id_of
-from parsieve.index.log.commit import ColumnState, Commit, DeltaPart, Layout, Log
+from parsieve.index.log.commit import ColumnState, Commit, DeltaPart, Layout
+from parsieve.index.log.log import Log
 from parsieve.index.log.parts import Part
 from parsieve.index.log.publish import Transaction
 from parsieve.index.scan.units import Unit, UnitLayout
@@ -30,7 +31,7 @@ from parsieve.io.store.base import Store
 from parsieve.lake.base import ColumnPath, Location
 
 if TYPE_CHECKING:
-    from parsieve.index.log.renewals import Renewed
+    from parsieve.index.build.renewals import Renewed
     from parsieve.lake.base import Lake, Slice, Snapshot
 
 # The locations and tokens of slices that are read together.

@@ -19,7 +19,8 @@ from parsieve.index.build.flow import BoundColumn, build_columns
 from parsieve.index.build.target import require_readable
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import paths_of
-from parsieve.index.log.commit import Commit, Log, TableState, TextState
+from parsieve.index.log.commit import Commit, TableState, TextState
+from parsieve.index.log.log import Log
 from parsieve.index.log.publish import Transaction
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_field

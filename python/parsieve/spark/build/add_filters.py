@@ -11,7 +11,7 @@ from parsieve.index.bloom.update import update as update_bloom
 from parsieve.index.build.settle import path_of_slice, settle
 from parsieve.index.build.target import Target
 from parsieve.index.log.columns import paths_of
-from parsieve.index.log.commit import Log
+from parsieve.index.log.log import Log
 from parsieve.lake.folder.table import ParquetDir
 from parsieve.lake.rows.columns import indexable_path
 from parsieve.observe.logs import SPARK, place

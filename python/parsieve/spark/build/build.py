@@ -9,7 +9,8 @@ from parsieve.filters.options import checked_fpp
 from parsieve.index.bloom import build as bloom
 from parsieve.index.build.settle import log_left_out, settle, unsettled
 from parsieve.index.log.columns import paths_of
-from parsieve.index.log.commit import Commit, Log, TableState
+from parsieve.index.log.commit import Commit, TableState
+from parsieve.index.log.log import Log
 from parsieve.index.pages import maintain
 from parsieve.index.sieve import build as sieve
 from parsieve.index.text.build import build as build_text

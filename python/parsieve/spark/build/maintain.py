@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from parsieve.index.bloom.update import update as update_bloom
 from parsieve.index.build.settle import log_left_out, settle, unsettled
 from parsieve.index.log.columns import paths_of
-from parsieve.index.log.commit import Log
+from parsieve.index.log.log import Log
 from parsieve.index.pages import maintain
 from parsieve.index.sieve.compact import compact as compact_sieve
 from parsieve.index.sieve.update import update as update_sieve

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 import parsieve as ps
-from parsieve.index.log.commit import Log
 from parsieve.index.log.folders import GUARD, Folders
+from parsieve.index.log.log import Log
 from support.models.position_truth import Physical, check_random_plans
 from support.models.unit_histories import DeltaUnitTable, FolderTable, HudiUnitTable, Row, Rows, UnitTable
 from support.old_process import OldParsieve
