@@ -21,6 +21,7 @@ pub mod ranges;
 pub mod rows;
 pub mod sieve;
 pub mod thrift;
+pub mod value_set;
 pub mod varint;
 
 pub use error::{Class, Error, ErrorKind, FileKind, PageMapKind, Result, RowsKind};

@@ -35,6 +35,7 @@ __all__ = [
     "SieveUnitTimeline",
     "SieveUnits",
     "UnsupportedError",
+    "ValueSet",
     "__version__",
     "coalesce",
     "contains_trigrams",
@@ -278,6 +279,11 @@ class PageMap:
         row_groups: Sequence[int] | None = None,
         columns: Sequence[int] | None = None,
     ) -> tuple[list[tuple[int, int]], tuple[FileMap | None] | None]: ...
+
+@final
+class ValueSet:
+    def __new__(cls, values: pa.Array) -> ValueSet: ...
+    def contains(self, values: pa.Array) -> pa.BooleanArray: ...
 
 @final
 class RowSet:

@@ -13,6 +13,7 @@ mod literal;
 mod pages;
 mod rewrite;
 mod sieve;
+mod value_set;
 
 use pyo3::prelude::*;
 
@@ -36,6 +37,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(bloom_index::shelf_num_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(bloom_index::insert_trigrams, module)?)?;
     module.add_function(wrap_pyfunction!(bloom_index::contains_trigrams, module)?)?;
+    module.add_class::<value_set::ValueSet>()?;
     pages::register(module)?;
     module.add_function(wrap_pyfunction!(file::coalesce, module)?)?;
     module.add_function(wrap_pyfunction!(keys::unwrap_key, module)?)?;

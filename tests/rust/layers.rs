@@ -20,7 +20,7 @@ const CRATE: &[&[&str]] = &[
     &["varint"],
     &["thrift", "arrow", "crypto"],
     &["hash"],
-    &["bloom", "sieve"],
+    &["bloom", "sieve", "value_set"],
     &["bloom_index", "parquet"],
     &["page_map"],
     &["rows"],

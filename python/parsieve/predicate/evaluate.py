@@ -6,15 +6,14 @@ pyarrow runs an Expression as a query, which takes longer than to compare some t
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve._core import BloomFilter, UnsupportedError
+from parsieve._core import UnsupportedError, ValueSet
 from parsieve.predicate.elements import as_lists, elements_batch, list_ends, running_sums
 from parsieve.predicate.expr import (
     Always,
@@ -44,48 +43,26 @@ _FUNCTIONS = {
     ">=": pc.greater_equal,
 }
 
-# For more values than this, a list of values gets a Bloom filter. pyarrow's is_in makes a table of all values for each
-# batch, which takes longer than to compare them.
+# More values than this are looked up in a set. pyarrow's is_in makes a table of all values for each batch, which takes
+# longer than to compare them.
 MANY_VALUES = 20
-# The false positive rate of that filter.
-FALSE_POSITIVES = 1e-4
 
 
-class ValueSet:
+class ValueList:
     """The values of an IN list, prepared for many batches. Threads may share it."""
 
     def __init__(self, values: pa.Array) -> None:
         self._values = _as_bits(values)
-        self._members: frozenset[Any] | None = None
-        self._lock = threading.Lock()
-        self._filter: BloomFilter | None = None
+        self._set: ValueSet | None = None
         if len(values) > MANY_VALUES:
-            try:
-                self._filter = BloomFilter(len(values), FALSE_POSITIVES, type=self._values.type)
-                self._filter.insert(self._values)
-            except UnsupportedError:
-                self._filter = None
+            # pyarrow looks up the values of other types.
+            with suppress(UnsupportedError):
+                self._set = ValueSet(self._values)
 
     def contains(self, array: pa.Array) -> pa.BooleanArray:
         """Return which values of an array are in the list. Nulls are not."""
-        array = _as_bits(array)
-        if self._filter is None:
-            return pc.is_in(array, value_set=self._values)
-        mask = pc.fill_null(self._filter.check(array), False)
-        candidates = array.filter(mask)
-        if not len(candidates):
-            return mask
-        exact = self._contains_exactly(candidates)
-        return mask if exact.true_count == len(exact) else pc.replace_with_mask(mask, mask, exact)
-
-    def _contains_exactly(self, array: pa.Array) -> pa.BooleanArray:
-        if len(array) > len(self._values):
-            return pc.is_in(array, value_set=self._values)
-        with self._lock:
-            if self._members is None:
-                self._members = frozenset(self._values.to_pylist())
-        members = self._members
-        return pa.array([value in members for value in array.to_pylist()], pa.bool_())
+        bits = _as_bits(array)
+        return pc.is_in(bits, value_set=self._values) if self._set is None else self._set.contains(bits)
 
 
 def _as_bits(array: pa.Array) -> pa.Array:
@@ -113,7 +90,7 @@ class Condition:
     names: tuple[str, ...]
     parts: tuple[Expr, ...]
     # The lists of values in the parts.
-    lists: Mapping[In, ValueSet] = field(repr=False)
+    lists: Mapping[In, ValueList] = field(repr=False)
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Return for each row of a batch whether the condition is true, false or null."""
@@ -145,14 +122,14 @@ def conditions_of(expr: Expr) -> list[Condition]:
     return [Condition(names, tuple(parts), _lists(parts)) for names, parts in by_names.items()]
 
 
-def _lists(parts: Iterable[Expr]) -> dict[In, ValueSet]:
+def _lists(parts: Iterable[Expr]) -> dict[In, ValueList]:
     """Prepare the lists of values of some parts."""
     leaves = [part for whole in parts for part in walk(whole)]
     of_elements = [inner for part in leaves if isinstance(part, AnyElement) for inner in walk(part.condition)]
-    return {part: ValueSet(part.values) for part in (*leaves, *of_elements) if isinstance(part, In)}
+    return {part: ValueList(part.values) for part in (*leaves, *of_elements) if isinstance(part, In)}
 
 
-def _evaluate(expr: Expr, batch: pa.RecordBatch, lists: Mapping[In, ValueSet]) -> pa.BooleanArray:
+def _evaluate(expr: Expr, batch: pa.RecordBatch, lists: Mapping[In, ValueList]) -> pa.BooleanArray:
     match expr:
         case And(parts):
             return join_balanced([_evaluate(part, batch, lists) for part in parts], pc.and_kleene)
@@ -187,7 +164,7 @@ def _evaluate(expr: Expr, batch: pa.RecordBatch, lists: Mapping[In, ValueSet]) -
     raise AssertionError(expr)
 
 
-def _any_element(test: AnyElement, batch: pa.RecordBatch, lists: Mapping[In, ValueSet]) -> pa.BooleanArray:
+def _any_element(test: AnyElement, batch: pa.RecordBatch, lists: Mapping[In, ValueList]) -> pa.BooleanArray:
     array = as_lists(_leaf(batch, test.column))
     matches = pc.fill_null(_evaluate(test.condition, elements_batch(pc.list_flatten(array)), lists), False)
     # A list has a match if the number of matches grows between its first element and its end.

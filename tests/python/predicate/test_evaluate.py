@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import math
 import random
 from collections.abc import Callable
 from decimal import Decimal
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from support.predicates import SQL, TABLE
 
+from parsieve._core import UnsupportedError, ValueSet
 from parsieve.predicate import normalize, parse
 from parsieve.predicate.evaluate import conditions_of
 from parsieve.predicate.expr import Always, Column, In, Not
@@ -88,7 +90,7 @@ LISTED: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
 @pytest.mark.parametrize("count", [2, 300])
 @pytest.mark.parametrize("is_negated", [False, True])
 def test_long_lists_of_values(name: str, count: int, is_negated: bool) -> None:
-    """Lists of many values are looked up in a Bloom filter first. The result is the same as with Python's `in`."""
+    """Lists of many values are looked up in a set. The result is the same as with Python's `in`."""
     kind, make = LISTED[name]
     rng = random.Random(count)
     members = [make(number) for number in rng.sample(range(600), count)]
@@ -106,3 +108,28 @@ def test_long_lists_of_text_that_is_not_utf8() -> None:
     listed = In(Column(("x",), pa.string()), pa.array([str(number) for number in range(100)] + ["a"]))
     [condition] = conditions_of(listed)
     assert condition.evaluate(pa.record_batch({"x": text})).to_pylist() == [False, True, False]
+
+
+def test_a_set_has_one_zero_and_one_nan() -> None:
+    values = ValueSet(pa.array([0.0, math.nan, None, 1.5]))
+    probed = pa.array([-0.0, 0.0, -math.nan, 1.5, None, 2.5])
+    assert values.contains(probed).to_pylist() == [True, True, True, True, False, False]
+
+
+def test_a_set_looks_up_the_entries_of_a_dictionary() -> None:
+    values = ValueSet(pa.array(["a", "b"]))
+    assert values.contains(pa.array(["a", "x", None, "b"]).dictionary_encode()).to_pylist() == [
+        True,
+        False,
+        False,
+        True,
+    ]
+
+
+def test_a_set_refuses_arrays_of_another_type() -> None:
+    with pytest.raises(UnsupportedError, match="values of another type"):
+        ValueSet(pa.array([1, 2])).contains(pa.array([1.0]))
+    with pytest.raises(UnsupportedError):
+        ValueSet(pa.array([True]))
+    with pytest.raises(TypeError):
+        ValueSet([1, 2])  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -163,20 +162,26 @@ def _among(values: pa.Array, lower: pa.Array, upper: pa.Array) -> pa.BooleanArra
         mask = _among(sample_of(values, SAMPLE), lower, upper)
         if mask.true_count == len(mask):
             return mask
-    ordered = _sortable(values.take(pc.array_sort_indices(values)))
-    may_match = [
-        low is None or high is None or bisect_left(ordered, low) < bisect_right(ordered, high)
-        for low, high in zip(_sortable(lower), _sortable(upper), strict=True)
-    ]
-    return pa.array(may_match, pa.bool_())
+    return _has_value_between(lower, upper, values)
 
 
-def _sortable(values: pa.Array) -> list[Any]:
-    """Convert values to Python values with the same order. Times become integers: Python's have no nanoseconds."""
-    if pa.types.is_temporal(values.type):
-        values = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
-    sortable: list[Any] = values.to_pylist()
-    return sortable
+def _has_value_between(lower: pa.Array, upper: pa.Array, values: pa.Array) -> pa.BooleanArray:
+    """Return for each unit whether a value is within its bounds, or whether a bound is unknown."""
+    size = len(lower)
+    # The sort is stable, so equal values are after a lower bound and before an upper bound.
+    order = pc.array_sort_indices(pa.concat_arrays([lower, values, upper]))
+    is_value = pc.and_(pc.greater_equal(order, size), pc.less(order, size + len(values)))
+    # The number of values before each bound, in the order of the units.
+    before = pc.cumulative_sum(is_value.cast(pa.int64()))
+    is_bound = pc.invert(is_value)
+    places = pc.array_sort_indices(order.filter(is_bound))
+    numbers = before.filter(is_bound).take(places)
+    has_value = pc.less(numbers.slice(0, size), numbers.slice(size))
+    return pc.or_(has_value, pc.or_(_is_unknown(lower), _is_unknown(upper)))
+
+
+def _is_unknown(bounds: pa.Array) -> pa.BooleanArray:
+    return pc.is_null(bounds, nan_is_null=pa.types.is_floating(bounds.type))
 
 
 def _bytes(prefix: Literal) -> bytes:

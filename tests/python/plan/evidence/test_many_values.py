@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve.plan.evidence.questions import neighbors_of
+from parsieve.plan.evidence.minmax import FEW, ColumnBounds, may_match
+from parsieve.plan.evidence.questions import Among, neighbors_of
 from parsieve.plan.evidence.sieve_index import MANY_VALUES, PLACES, SAMPLE
+from parsieve.predicate.expr import Column
 
 COUNT = MANY_VALUES + 1
 NUMBERS = pa.array(random.Random(3).sample(range(10 * COUNT), COUNT), pa.int64())
@@ -63,3 +65,43 @@ def test_a_plan_for_many_keys_keeps_their_files(tmp_path: Path, scattered: bool)
     plan = table.plan(keys={"id": wanted})
     assert sorted(plan.to_arrow()["id"].to_pylist()) == wanted.to_pylist()
     assert len(plan.files) == (files if scattered else -(-COUNT // rows))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.int8(),
+        pa.uint64(),
+        pa.float16(),
+        pa.float64(),
+        pa.string(),
+        pa.binary(),
+        pa.decimal128(21, 2),
+        pa.date32(),
+        pa.time64("ns"),
+        pa.timestamp("ns", "UTC"),
+    ],
+    ids=str,
+)
+def test_bounds_are_compared_with_all_values(kind: pa.DataType) -> None:
+    """A unit is kept if a value is within its bounds, or if a bound is unknown."""
+    source = random.Random(str(kind))
+    for _ in range(50):
+        numbers = source.sample(range(60), source.randrange(FEW + 1, 20))
+        sides = [[source.choice([None, source.randrange(60)]) for _ in range(12)] for _ in range(2)]
+        lower, upper, values = (_of_type(part, kind) for part in (*sides, numbers))
+        bounds = ColumnBounds(lower, upper, pa.array([0] * 12), pa.array([1] * 12))
+        mask = may_match(Among(Column(("x",), kind), values), bounds)
+        assert mask is not None
+        pairs = list(zip(*sides, strict=True))
+        expected = [None in pair or any(pair[0] <= number <= pair[1] for number in numbers) for pair in pairs]
+        assert mask.to_pylist() == expected
+
+
+def _of_type(numbers: list[int | None], kind: pa.DataType) -> pa.Array:
+    """Return values of a type in the order of the numbers."""
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return pa.array([None if number is None else f"{number:03}" for number in numbers], kind)
+    if pa.types.is_temporal(kind):
+        return pa.array(numbers, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
+    return pa.array(numbers, pa.int64()).cast(kind)
