@@ -1,6 +1,6 @@
 """Build filters from the data of a file: threads hash column chunks, and a scratch file holds the finished filters.
 
-Each thread needs memory for the distinct hashes of one column chunk, its filter, and a few pages.
+Each thread needs memory for a filter of as many distinct values as its column chunk has rows, and for a few pages.
 """
 
 from __future__ import annotations
@@ -38,13 +38,11 @@ def digest(filter: _core.BloomFilter) -> bytes:
     return hashlib.blake2b(memoryview(filter), digest_size=32).digest()
 
 
-def scan(file: ParquetFile, rewriter: _core.Rewriter, chunk: Chunk) -> _core.ChunkScan:
-    """Read and hash the values of a column chunk."""
-    values = rewriter.scan(chunk)
-    for data in file.reader.chunks(*values.left()):
+def feed(file: ParquetFile, scan: _core.ChunkBuild | _core.ChunkCheck) -> None:
+    """Read the pages of a column chunk."""
+    for data in file.reader.chunks(*scan.left()):
         interrupts.check()
-        values.feed(data)
-    return values
+        scan.feed(data)
 
 
 class BuiltFilters:
@@ -69,7 +67,9 @@ class BuiltFilters:
 
     def build(self, chunk: Chunk, fpp: float, max_bytes: int) -> int:
         """Build the filter of a column chunk, and return the number of distinct values."""
-        filter, ndv, rate = scan(self._file, self._rewriter, chunk).make(fpp, max_bytes)
+        scan = self._rewriter.build(chunk, fpp, max_bytes)
+        feed(self._file, scan)
+        filter, ndv, rate = scan.finish()
         encoded = self._rewriter.encode(chunk, filter)
         bits = digest(filter)
         with self._lock, name_in_errors(self._folder):
