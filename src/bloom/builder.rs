@@ -103,3 +103,102 @@ impl FilterBuilder {
         Ok(Built { filter, ndv, fpp })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn hashes(values: u64) -> Vec<u64> {
+        (0..values).map(|n| twox_hash::XxHash64::oneshot(0, &n.to_le_bytes())).collect()
+    }
+
+    fn build(hashes: &[u64], max_values: u64, fpp: f64, max_blocks: u64, batch: usize) -> Built {
+        let mut builder = FilterBuilder::new(max_values, fpp, max_blocks, InstructionSet::detect()).unwrap();
+        for hashes in hashes.chunks(batch) {
+            builder.insert(hashes).unwrap();
+        }
+        builder.finish().unwrap()
+    }
+
+    /// Checks that a filter has all values and is the smallest that keeps the rate.
+    fn check(built: &Built, hashes: &[u64], fpp: f64) {
+        let mut same_size = Sbbf::new(built.filter.num_blocks()).unwrap();
+        same_size.insert_hashes(InstructionSet::PORTABLE, hashes);
+        assert_eq!(built.filter, same_size);
+        assert_eq!(built.fpp, same_size.estimated_fpp());
+        assert!(built.fpp <= fpp, "{} values: {} > {fpp}", hashes.len(), built.fpp);
+        if built.filter.num_blocks() > 1 {
+            let half = built.filter.folded(2).unwrap();
+            assert!(half.estimated_fpp() > fpp, "{} values: half the size is enough", hashes.len());
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        #[cfg_attr(miri, ignore = "thousands of values")]
+        fn few_values_keep_every_rate(values in 0u64..3000, fpp in prop_oneof![Just(0.1), Just(0.01), Just(1e-4), Just(1e-7)]) {
+            let hashes = hashes(values);
+            let built = build(&hashes, values, fpp, 1 << 22, 700);
+            check(&built, &hashes, fpp);
+            prop_assert_eq!(built.ndv, values);
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "millions of values")]
+    fn many_values_keep_every_rate_and_give_the_same_bits_in_any_order() {
+        for (values, fpp) in [(16_385, 0.1), (40_000, 0.01), (150_000, 0.001), (39_800, 1e-5), (400_000, 0.01)] {
+            let mut hashes = hashes(values);
+            let built = build(&hashes, values, fpp, 1 << 22, 1024);
+            check(&built, &hashes, fpp);
+            let error = built.ndv as f64 / values as f64 - 1.0;
+            assert!(error.abs() < 0.01, "{values} values: {}", built.ndv);
+            // Other orders, repetitions, batches, and more memory than necessary.
+            hashes.reverse();
+            hashes.extend_from_within(..5000);
+            let other = build(&hashes, 3 * values, fpp, 1 << 22, 333);
+            assert_eq!(other.filter, built.filter);
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "thousands of values")]
+    fn random_absent_hashes_are_excluded_at_the_rate() {
+        for values in [3000, 60_000] {
+            let built = build(&hashes(values), values, 0.01, 1 << 22, 1024);
+            let probes = 400_000;
+            let absent = (0..probes).map(|n: u64| twox_hash::XxHash64::oneshot(7, &n.to_le_bytes()));
+            let positives = absent.filter(|hash| built.filter.may_contain_hash(*hash)).count() as f64;
+            let expected = built.fpp * probes as f64;
+            assert!((positives - expected).abs() < 6.0 * expected.sqrt() + 3.0, "{positives} instead of {expected}");
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "thousands of values")]
+    fn repeated_values_take_no_space() {
+        let repeated: Vec<u64> = hashes(3).into_iter().cycle().take(200_000).collect();
+        let built = build(&repeated, 200_000, 0.01, 1 << 22, 1024);
+        assert_eq!((built.filter.num_blocks(), built.ndv), (1, 3));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "thousands of values")]
+    fn a_maximum_size_or_a_wrong_number_of_values_only_raises_the_rate() {
+        for values in [10_000, 50_000] {
+            let hashes = hashes(values);
+            let built = build(&hashes, values, 0.01, 100, 1024);
+            assert_eq!(built.filter.num_blocks(), 64);
+            assert!(built.fpp > 0.01);
+            assert!((built.ndv as f64 / values as f64 - 1.0).abs() < 0.01, "{}", built.ndv);
+            let too_few = build(&hashes, 1, 0.01, 1 << 22, 1024);
+            assert!(hashes.iter().all(|hash| too_few.filter.may_contain_hash(*hash)));
+            assert_eq!(too_few.fpp, too_few.filter.estimated_fpp());
+        }
+        let empty = build(&[], 5, 0.01, 1 << 22, 1);
+        assert_eq!((empty.filter.num_blocks(), empty.ndv, empty.fpp), (1, 0, 0.0));
+    }
+}

@@ -176,9 +176,8 @@ impl ChunkBuild {
 
     /// Feed the next bytes.
     fn feed(&self, py: Python<'_>, data: &[u8]) -> PyResult<()> {
-        let insert = |scan: &mut Scan, builder: &mut FilterBuilder| {
-            scan.feed(data, &mut |hashes| builder.insert(hashes))
-        };
+        let insert =
+            |scan: &mut Scan, builder: &mut FilterBuilder| scan.feed(data, &mut |hashes| builder.insert(hashes));
         Ok(py.detach(|| feed(&self.state, insert))?)
     }
 

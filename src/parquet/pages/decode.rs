@@ -120,7 +120,8 @@ impl ChunkScan {
                 return Ok(());
             }
             let rest = std::mem::take(&mut self.rest);
-            let (used, bytes_needed) = self.page(file, &rest, decryptor, bytes.is_empty() && self.left.is_empty(), take)?;
+            let (used, bytes_needed) =
+                self.page(file, &rest, decryptor, bytes.is_empty() && self.left.is_empty(), take)?;
             self.rest = rest;
             self.rest.drain(..used);
             self.bytes_needed = bytes_needed;
@@ -179,10 +180,9 @@ impl ChunkScan {
         }
         // Fewer values would mean that pages are missing.
         match u64::try_from(self.stated) {
-            Ok(stated) if stated == self.chunk.num_values => Ok(ScannedChunk {
-                all_dictionary: self.chunk.dictionary && !self.chunk.plain,
-                num_values: stated,
-            }),
+            Ok(stated) if stated == self.chunk.num_values => {
+                Ok(ScannedChunk { all_dictionary: self.chunk.dictionary && !self.chunk.plain, num_values: stated })
+            }
             stated => {
                 let (stated, found) = (stated.unwrap_or(0), self.chunk.num_values);
                 Err(Error::at(ErrorKind::File(FileKind::ValueCount { stated, found }), self.left.end))
@@ -293,4 +293,4 @@ fn check_count(count: u64, min_values: u64) -> Result<()> {
 
 #[cfg(test)]
 #[path = "decode_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -202,8 +202,7 @@ mod tests {
         for _ in 0..2000 {
             page.extend([2, 0, 0, 0, 0]);
         }
-        let hasher =
-            Hasher { physical: Physical::Int64, width: ValueWidth::Fixed(8), isa: InstructionSet::PORTABLE };
+        let hasher = Hasher { physical: Physical::Int64, width: ValueWidth::Fixed(8), isa: InstructionSet::PORTABLE };
         let mut count = 0;
         let error = hasher.hash(encoding::DELTA_BINARY_PACKED, &page, u64::from(u32::MAX), &mut |hashes| {
             assert!(hashes.len() <= BATCH);
