@@ -69,7 +69,7 @@ class BuiltFilters:
         self._scratch.close()
 
     def build(self, chunk: Chunk, fpp: float, max_bytes: int) -> int:
-        """Build the filter of a column chunk, and return the number of distinct values, which is an estimate if there are many."""
+        """Build the filter of a column chunk, and return the estimated number of distinct values."""
         scan = self._rewriter.build(chunk, fpp, max_bytes)
         feed(self._file, scan)
         filter, ndv, rate = scan.finish()

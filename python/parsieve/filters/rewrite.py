@@ -81,9 +81,9 @@ def add_filters(
             file, unused.
         upload: allow an object of a store, given as a URI or an `(obstore store, path)` pair. The object is downloaded,
             and the whole new object is uploaded, unless the object has changed in the meantime.
-        threads: how many column chunks (in a folder: files) to read in parallel; by default one per processor. Each needs
-            memory for a filter of as many distinct values as it has rows, which takes up to 128 MiB, or `max_bytes` if
-            that is more.
+        threads: how many column chunks (in a folder: files) to read in parallel; by default one per processor. Each
+            needs memory for a filter of as many distinct values as it has rows, which takes up to 128 MiB, or
+            `max_bytes` if that is more.
         dry_run: read the file and return the report, but write nothing.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
