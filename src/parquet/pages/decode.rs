@@ -172,7 +172,7 @@ impl ChunkScan {
         }
     }
 
-    /// Returns what was hashed, once all bytes have been fed. Otherwise, some hashes may be missing.
+    /// Returns the numbers of the chunk, once all bytes have been fed. Before that, some hashes may be missing.
     pub fn finish(self) -> Result<ScannedChunk> {
         if !self.left.is_empty() || !self.rest.is_empty() {
             let needed = self.left.end - self.left.start;

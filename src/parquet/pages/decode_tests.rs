@@ -38,7 +38,7 @@ pub(crate) fn hash_chunk(
     bytes: &[u8],
     decryptor: Option<&dyn Decryptor>,
 ) -> Result<ChunkHashes> {
-    let in_parts = |part_len| hash_in_parts(file, chunk, bytes.chunks(part_len), decryptor);
+    let in_parts = |part_len| hash_in_parts(file, chunk, (bytes, part_len), decryptor);
     let complete = in_parts(bytes.len().max(1));
     for part_len in [1, 13, 77, 100, 4000] {
         if bytes.len() / part_len < 20_000 {
@@ -48,15 +48,15 @@ pub(crate) fn hash_chunk(
     complete
 }
 
-fn hash_in_parts<'a>(
+fn hash_in_parts(
     file: &ParquetFile,
     chunk: (usize, usize),
-    mut parts: impl Iterator<Item = &'a [u8]>,
+    (bytes, part_len): (&[u8], usize),
     decryptor: Option<&dyn Decryptor>,
 ) -> Result<ChunkHashes> {
     let mut scan = file.scan_chunk(chunk.0, chunk.1, InstructionSet::detect())?;
     let mut hashes = BTreeSet::new();
-    parts.try_for_each(|bytes| {
+    bytes.chunks(part_len).try_for_each(|bytes| {
         scan.feed(file, bytes, decryptor, &mut |batch| {
             hashes.extend(batch);
             // A damaged page may claim billions of values.

@@ -35,7 +35,7 @@ impl ValueWidth {
     }
 }
 
-/// Takes the hashes of some values, of which there may be billions in a few bytes of a delta encoding.
+/// Takes the hashes of some values. A few bytes of a delta encoding may contain billions.
 pub(in crate::parquet) type TakeHashes<'a> = dyn FnMut(&[u64]) -> Result<()> + 'a;
 
 /// Hashes the values of a column page by page.
