@@ -3,6 +3,7 @@
 use super::batch::{self, AHEAD};
 use super::sbbf::Sbbf;
 use super::sizing::Sizes;
+use super::window::Window;
 use crate::arrow::{ColumnType, Leaf, Meaning, PhysicalType};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::column::{BATCH, without_runs};
@@ -293,19 +294,9 @@ fn parts(len: usize, count: usize) -> impl Iterator<Item = Range<usize>> {
 }
 
 fn insert_part(sbbf: &mut Sbbf, values: &HashedColumn, part: Range<usize>, isa: InstructionSet) -> Result<()> {
-    if !batch::is_prefetched(sbbf.blocks().len()) {
-        return values.for_each_batch(isa, part, |hashes| sbbf.insert_hashes(isa, hashes));
-    }
-    // The last hashes of a batch stay in the window, so that their blocks are prefetched before the next batch uses
-    // them.
-    let mut window = Vec::with_capacity(BATCH + AHEAD);
-    values.for_each_batch(isa, part, |hashes| {
-        window.extend_from_slice(hashes);
-        let count = window.len().saturating_sub(AHEAD);
-        batch::insert(isa, sbbf.blocks_mut(), &window, count);
-        window.drain(..count);
-    })?;
-    sbbf.insert_hashes(isa, &window);
+    let mut window = Window::new(isa);
+    values.for_each_batch(isa, part, |hashes| window.insert(sbbf, hashes))?;
+    window.finish(sbbf);
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 pub mod batch;
 pub mod block;
+pub mod builder;
 pub mod filter;
 pub mod fold;
 pub mod header;
@@ -10,8 +11,10 @@ pub mod probe;
 pub mod sbbf;
 pub mod sizing;
 pub mod trigrams;
+mod window;
 
 pub use block::Block;
+pub use builder::{Built, FilterBuilder};
 pub use filter::{ColumnOptions, Filter};
 pub use header::Header;
 pub use probe::Probe;

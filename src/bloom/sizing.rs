@@ -33,6 +33,11 @@ const SATURATED: f64 = 2000.0;
 
 /// Returns the false positive rate of a filter with `num_blocks` blocks and `ndv` distinct values, by the exact model.
 pub fn false_positive_rate(ndv: u64, num_blocks: u64) -> f64 {
+    mean_rate(ndv, num_blocks, 1)
+}
+
+/// Returns the mean of the blocks' false positive rates to the power of `power`.
+fn mean_rate(ndv: u64, num_blocks: u64, power: i32) -> f64 {
     let load = ndv as f64 / num_blocks as f64;
     if load > SATURATED {
         return 1.0;
@@ -47,7 +52,7 @@ pub fn false_positive_rate(ndv: u64, num_blocks: u64) -> f64 {
     // negligible.
     let mode = load.floor();
     let at_mode = (mode * load.ln() - load - ln_factorial(mode)).exp();
-    let hit = |j: f64| (1.0 - (31.0f64 / 32.0).powf(j)).powi(8);
+    let hit = |j: f64| (1.0 - (31.0f64 / 32.0).powf(j)).powi(8 * power);
     let (mut rate, mut chance, mut j) = (0.0, at_mode, mode);
     while j <= last {
         rate += chance * hit(j);
@@ -86,6 +91,24 @@ pub fn optimal_blocks(ndv: u64, fpp: f64, sizes: Sizes, model: Model) -> Result<
         Model::Exact => exact_blocks(ndv, fpp, sizes),
     }
     .ok_or_else(|| Error::new(ErrorKind::TooManyValues { ndv }))
+}
+
+/// Returns a number of blocks, at most `max_blocks`, for a filter that gets up to `ndv` distinct values and is then
+/// folded by the bits that are set. Both numbers of blocks are powers of two.
+///
+/// The rate by the bits varies around the rate by the model. With the margin of six standard deviations, it exceeds
+/// `fpp` practically never.
+pub fn blocks_before_fold(ndv: u64, fpp: f64, max_blocks: u64) -> u64 {
+    let keeps = |num_blocks: u64| {
+        let (mean, mean_square) = (mean_rate(ndv, num_blocks, 1), mean_rate(ndv, num_blocks, 2));
+        let deviation = ((mean_square - mean * mean).max(0.0) / num_blocks as f64).sqrt();
+        mean + 6.0 * deviation <= fpp
+    };
+    let mut num_blocks = 1;
+    while num_blocks < max_blocks && !keeps(num_blocks) {
+        num_blocks *= 2;
+    }
+    num_blocks
 }
 
 fn exact_blocks(ndv: u64, fpp: f64, sizes: Sizes) -> Option<u64> {

@@ -25,7 +25,7 @@ pub use open::file::{FIRST_READ, Footer, ParquetFile};
 #[cfg(feature = "crypto")]
 pub use open::keyring::FileKeyRing;
 #[cfg(feature = "decode")]
-pub use pages::decode::{ChunkHashes, ChunkScan, HashOptions};
+pub use pages::decode::{ChunkScan, ScannedChunk};
 #[cfg(feature = "rows")]
 pub(crate) use pages::{
     codec::Codec,

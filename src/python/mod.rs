@@ -26,7 +26,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<file::FileReader>()?;
     module.add_class::<file::Probe>()?;
     sieve::register(module)?;
-    module.add_class::<rewrite::ChunkScan>()?;
+    module.add_class::<rewrite::ChunkBuild>()?;
+    module.add_class::<rewrite::ChunkCheck>()?;
     module.add_class::<rewrite::Rewriter>()?;
     module.add_function(wrap_pyfunction!(functions::hash_column, module)?)?;
     module.add_function(wrap_pyfunction!(functions::optimal_num_bytes, module)?)?;

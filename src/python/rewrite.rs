@@ -2,14 +2,13 @@
 
 use super::bloom::BloomFilter;
 use super::file::{Fetched, FileReader, Ranges, pairs};
-use crate::bloom::Sbbf;
-use crate::bloom::filter::Filter;
-use crate::bloom::sizing::{self, Model, Sizes};
-use crate::error::{ErrorKind, Result};
+use crate::arrow::ColumnType;
+use crate::bloom::{Block, Filter, FilterBuilder};
+use crate::error::{Error, ErrorKind, Result};
 use crate::int::to_u64;
 use crate::isa::InstructionSet;
-use crate::parquet::{self, ChunkHashes, Decryptor, HashOptions, NewFilter, OldFooter};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use crate::parquet::{self, Decryptor, NewFilter, OldFooter};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::{Mutex, PoisonError};
@@ -55,15 +54,21 @@ impl Rewriter {
         Ok(open?)
     }
 
-    /// Start reading the values of a column chunk.
-    fn scan(&self, py: Python<'_>, chunk: Chunk) -> PyResult<ChunkScan> {
-        // No limit on the number of values: a filter must contain all of them, even if it is smaller than it should be.
-        let scan = self.0.get().file.scan_chunk(chunk.0, chunk.1, HashOptions::default())?;
-        Ok(ChunkScan {
-            reader: self.0.clone_ref(py),
-            column: chunk.1,
-            state: Mutex::new(State::Reading(Box::new(scan))),
-        })
+    /// Start to build the filter of a column chunk.
+    fn build(&self, py: Python<'_>, chunk: Chunk, fpp: f64, max_bytes: u64) -> PyResult<ChunkBuild> {
+        if max_bytes < to_u64(Block::BYTES) {
+            return Err(PyValueError::new_err(format!("max_bytes must be at least 32, not {max_bytes}")));
+        }
+        let scan = self.scan(py, chunk)?;
+        let (max_values, max_blocks) = (scan.scan.stated_values(), max_bytes / to_u64(Block::BYTES));
+        let builder = FilterBuilder::new(max_values, fpp, max_blocks, InstructionSet::detect())?;
+        let column_type = self.0.get().file.metadata.leaves().get(chunk.1).and_then(parquet::SchemaLeaf::column_type);
+        Ok(ChunkBuild { column_type, state: Mutex::new(Some((scan, builder))) })
+    }
+
+    /// Start to look up the values of a column chunk in a filter.
+    fn check(&self, py: Python<'_>, chunk: Chunk, filter: Py<BloomFilter>) -> PyResult<ChunkCheck> {
+        Ok(ChunkCheck { filter, state: Mutex::new(Some((self.scan(py, chunk)?, Checked::default()))) })
     }
 
     /// Plan a file in which the chunks `add` (row group, column, blocks) get new filters and the chunks `drop` lose
@@ -108,100 +113,124 @@ impl Rewriter {
     }
 }
 
-enum State {
-    Reading(Box<parquet::ChunkScan>),
-    Read(ChunkHashes),
-    Failed,
-}
-
-/// The distinct values of a column chunk, whose bytes arrive in parts.
-#[pyclass(frozen, module = "parsieve._core")]
-pub(super) struct ChunkScan {
-    reader: Py<FileReader>,
-    column: usize,
-    state: Mutex<State>,
-}
-
-impl ChunkScan {
-    /// Calls `then` with the hashes. The first call requires all bytes to have been fed, and finishes the scan.
-    fn with_hashes<T>(&self, then: impl FnOnce(&ChunkHashes) -> Result<T>) -> Result<T> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let State::Reading(_) = &*state
-            && let State::Reading(scan) = std::mem::replace(&mut *state, State::Failed)
-        {
-            *state = State::Read(scan.finish()?);
-        }
-        match &*state {
-            State::Read(hashes) => then(hashes),
-            _ => Err(crate::error::Error::new(ErrorKind::Truncated { needed: 1, available: 0 })),
-        }
+impl Rewriter {
+    fn scan(&self, py: Python<'_>, chunk: Chunk) -> Result<Scan> {
+        let scan = self.0.get().file.scan_chunk(chunk.0, chunk.1, InstructionSet::detect())?;
+        Ok(Scan { reader: self.0.clone_ref(py), scan })
     }
 }
 
+/// A column chunk whose bytes arrive in parts.
+struct Scan {
+    reader: Py<FileReader>,
+    scan: parquet::ChunkScan,
+}
+
+impl Scan {
+    fn feed(&mut self, data: &[u8], take: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<()> {
+        let reader = self.reader.get();
+        with_decryptor(reader, |decryptor| self.scan.feed(&reader.file, data, decryptor, take))
+    }
+}
+
+/// A scan, and the result so far. It is `None` after an error, or once the result has been taken.
+type State<T> = Mutex<Option<(Scan, T)>>;
+
+/// Returns the range of the file that is needed next, up to the end of the chunk.
+fn left<T>(state: &State<T>) -> (u64, u64) {
+    let state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    state.as_ref().map_or((0, 0), |(scan, _)| (scan.scan.left().start, scan.scan.left().end))
+}
+
+/// Applies `feed` to a scan that has not failed.
+fn feed<T>(state: &State<T>, feed: impl FnOnce(&mut Scan, &mut T) -> Result<()>) -> Result<()> {
+    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((scan, result)) = &mut *state else { return Ok(()) };
+    let fed = feed(scan, result);
+    if fed.is_err() {
+        *state = None;
+    }
+    fed
+}
+
+/// Takes the result, once all bytes have been fed.
+fn finish<T>(state: &State<T>) -> Result<(parquet::ScannedChunk, T)> {
+    let taken = state.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let (scan, result) = taken.ok_or_else(|| Error::new(ErrorKind::Truncated { needed: 1, available: 0 }))?;
+    Ok((scan.scan.finish()?, result))
+}
+
+/// Builds the filter of a column chunk whose bytes arrive in parts.
+#[pyclass(frozen, module = "parsieve._core")]
+pub(super) struct ChunkBuild {
+    column_type: Option<ColumnType>,
+    state: State<FilterBuilder>,
+}
+
 #[pymethods]
-impl ChunkScan {
+impl ChunkBuild {
     /// Return the range of the file that is needed next, up to the end of the chunk.
     fn left(&self) -> (u64, u64) {
-        match &*self.state.lock().unwrap_or_else(PoisonError::into_inner) {
-            State::Reading(scan) => (scan.left().start, scan.left().end),
-            _ => (0, 0),
-        }
+        left(&self.state)
     }
 
     /// Feed the next bytes.
     fn feed(&self, py: Python<'_>, data: &[u8]) -> PyResult<()> {
-        let reader = self.reader.get();
-        let result = py.detach(|| {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let State::Reading(scan) = &mut *state else { return Ok(()) };
-            let result = with_decryptor(reader, |decryptor| scan.feed(&reader.file, data, decryptor));
-            if result.is_err() {
-                *state = State::Failed;
-            }
-            result
+        let insert =
+            |scan: &mut Scan, builder: &mut FilterBuilder| scan.feed(data, &mut |hashes| builder.insert(hashes));
+        Ok(py.detach(|| feed(&self.state, insert))?)
+    }
+
+    /// Return the filter of all values, the number of distinct values, and the false positive rate. The number is an
+    /// estimate if there are more than a few thousand.
+    fn finish(&self, py: Python<'_>) -> PyResult<(BloomFilter, u64, f64)> {
+        let built = py.detach(|| finish(&self.state).and_then(|(_, builder)| builder.finish()))?;
+        Ok((BloomFilter::from(Filter::new(built.filter, self.column_type)), built.ndv, built.fpp))
+    }
+}
+
+/// How many values were looked up.
+#[derive(Default)]
+struct Checked {
+    values: u64,
+    excluded: u64,
+}
+
+/// Looks up the values of a column chunk, whose bytes arrive in parts, in a filter.
+#[pyclass(frozen, module = "parsieve._core")]
+pub(super) struct ChunkCheck {
+    filter: Py<BloomFilter>,
+    state: State<Checked>,
+}
+
+#[pymethods]
+impl ChunkCheck {
+    /// Return the range of the file that is needed next, up to the end of the chunk.
+    fn left(&self) -> (u64, u64) {
+        left(&self.state)
+    }
+
+    /// Feed the next bytes.
+    fn feed(&self, py: Python<'_>, data: &[u8]) -> PyResult<()> {
+        let result = self.filter.get().read(py, |filter| {
+            feed(&self.state, |scan, checked| {
+                scan.feed(data, &mut |hashes| {
+                    let excluded = hashes.iter().filter(|hash| !filter.sbbf().may_contain_hash(**hash)).count();
+                    checked.values += to_u64(hashes.len());
+                    checked.excluded += to_u64(excluded);
+                    Ok(())
+                })
+            })
         });
         Ok(result?)
     }
 
-    /// Return the filter of all values, their number, and the expected false positive rate.
-    fn make(&self, py: Python<'_>, fpp: f64, max_bytes: u64) -> PyResult<(BloomFilter, u64, f64)> {
-        let max_blocks = match max_bytes / 32 {
-            0 => return Err(PyValueError::new_err(format!("max_bytes must be at least 32, not {max_bytes}"))),
-            blocks => 1 << blocks.min(Sbbf::MAX_BLOCKS).ilog2(),
-        };
-        let column_type =
-            self.reader.get().file.metadata.leaves().get(self.column).and_then(parquet::SchemaLeaf::column_type);
-        let (filter, ndv, complete) = py.detach(|| {
-            self.with_hashes(|chunk| {
-                let ndv = to_u64(chunk.hashes.len());
-                let blocks = match sizing::optimal_blocks(ndv, fpp, Sizes::PowersOfTwo, Model::Exact) {
-                    Err(error) if matches!(error.kind(), ErrorKind::TooManyValues { .. }) => max_blocks,
-                    blocks => blocks?.min(max_blocks),
-                };
-                let mut filter = Sbbf::new(blocks)?;
-                filter.insert_hashes(InstructionSet::detect(), &chunk.hashes);
-                let complete = chunk.hashes.iter().all(|hash| filter.may_contain_hash(*hash));
-                Ok((filter, ndv, complete))
-            })
-        })?;
-        if !complete {
-            return Err(PyRuntimeError::new_err("a new filter lacks a value: a defect of parsieve"));
-        }
-        let rate = sizing::false_positive_rate(ndv, filter.num_blocks());
-        Ok((BloomFilter::from(Filter::new(filter, column_type)), ndv, rate))
-    }
-
-    /// Return the number of distinct values, how many of them a filter excludes, and whether all of them are values of
-    /// rows.
+    /// Return the number of values, how many of them the filter excludes, and whether all of them are values of rows.
     ///
-    /// The last is False if only the dictionary was hashed, because some of its values may be unused.
-    fn excluded(&self, py: Python<'_>, filter: &BloomFilter) -> PyResult<(u64, u64, bool)> {
-        let excluded = filter.read(py, |filter| {
-            self.with_hashes(|chunk| {
-                let excluded = chunk.hashes.iter().filter(|hash| !filter.sbbf().may_contain_hash(**hash)).count();
-                Ok((to_u64(chunk.hashes.len()), to_u64(excluded), !chunk.all_dictionary))
-            })
-        });
-        Ok(excluded?)
+    /// The values of a dictionary count once. The last is False if only the dictionary was read, because some of its
+    /// values may be unused.
+    fn finish(&self) -> PyResult<(u64, u64, bool)> {
+        let (chunk, checked) = finish(&self.state)?;
+        Ok((checked.values, checked.excluded, !chunk.all_dictionary))
     }
 }

@@ -9,10 +9,9 @@ use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderB
 use parquet::basic::Compression;
 use parquet::file::metadata::PageIndexPolicy;
 use parquet::file::properties::WriterProperties;
-use parsieve::bloom::sizing::{Model, Sizes, false_positive_rate, optimal_blocks};
-use parsieve::bloom::{ColumnOptions, Filter, Sbbf};
+use parsieve::bloom::{ColumnOptions, Filter, FilterBuilder, Sbbf};
 use parsieve::isa::InstructionSet;
-use parsieve::parquet::{FIRST_READ, Footer, HashOptions, NewFilter, OldFooter, ParquetFile};
+use parsieve::parquet::{FIRST_READ, Footer, NewFilter, OldFooter, ParquetFile};
 use parsieve::ranges::{Fetched, Step, coalesce};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -90,12 +89,14 @@ fn with_filters(file: &[u8]) -> Vec<u8> {
         for column in 0..old.metadata.leaves().len() {
             let range = old.chunk_range(row_group, column).unwrap();
             let bytes = &file[range.start as usize..range.end as usize];
-            let chunk = old.hash_chunk(row_group, column, bytes, None, HashOptions::default()).unwrap();
-            let blocks = optimal_blocks(chunk.hashes.len() as u64, FPP, Sizes::PowersOfTwo, Model::Exact).unwrap();
-            let mut filter = Sbbf::new(blocks).unwrap();
-            filter.insert_hashes(InstructionSet::detect(), &chunk.hashes);
-            assert!(false_positive_rate(chunk.hashes.len() as u64, blocks) <= FPP);
-            filters.insert((row_group, column), filter);
+            let isa = InstructionSet::detect();
+            let mut scan = old.scan_chunk(row_group, column, isa).unwrap();
+            let mut builder = FilterBuilder::new(scan.stated_values(), FPP, Sbbf::MAX_BLOCKS, isa).unwrap();
+            scan.feed(&old, bytes, None, &mut |hashes| builder.insert(hashes)).unwrap();
+            scan.finish().unwrap();
+            let built = builder.finish().unwrap();
+            assert!(built.fpp <= FPP);
+            filters.insert((row_group, column), built.filter);
         }
     }
     let add: Vec<_> = (filters.iter())

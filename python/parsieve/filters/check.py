@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parsieve import _core
-from parsieve.filters.build import scan
+from parsieve.filters.build import feed
 from parsieve.filters.folder_run import local_folder, over_folder
 from parsieve.filters.open import Chunk, ColumnName, Decryption, FilterRange, ParquetFile
 from parsieve.io.parallel import map_in_threads, thread_count
@@ -90,18 +90,21 @@ def _check_chunk(file: ParquetFile, rewriter: _core.Rewriter, chunk: Chunk, plac
     try:
         filter = file.filter(*chunk)
         assert filter is not None
-        ndv, excluded, certain = scan(file, rewriter, chunk).excluded(filter)
+        scan = rewriter.check(chunk, filter)
+        feed(file, scan)
+        num_values, excluded, certain = scan.finish()
     except _core.ParsieveError as error:
         yield finding("unreadable", str(error))
         return
     if excluded and certain:
-        yield finding("false negatives", f"the filter excludes {excluded} of the {ndv} distinct values in the rows")
+        yield finding("false negatives", f"the filter excludes {excluded} of the {num_values} values in the pages")
     elif excluded:
         yield finding(
-            "unproven", f"the filter excludes {excluded} of the {ndv} values in the dictionary, which rows may contain"
+            "unproven",
+            f"the filter excludes {excluded} of the {num_values} values in the dictionary, which rows may contain",
         )
     if filter.estimated_fpp > USELESS:
         yield finding(
             "useless",
-            f"{filter.num_bytes} bytes are too few for {ndv} distinct values, so the filter excludes almost nothing",
+            f"{filter.num_bytes} bytes are too few for the values of the rows, so the filter excludes almost nothing",
         )

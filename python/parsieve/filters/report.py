@@ -10,7 +10,11 @@ from parsieve.wording import count
 
 
 class AddedFilter(NamedTuple):
-    """A new filter: its place in the file, its number of distinct values, and its expected false positive rate."""
+    """A new filter: its place in the file, its number of distinct values, and its false positive rate.
+
+    For up to 16,384 values, `ndv` is exact. For more, it is estimated from the bits of the filter, with an error below
+    1% unless the filter is full. `fpp` is computed from the bits, so it is exact for a random value.
+    """
 
     row_group: int
     column: ColumnName

@@ -51,8 +51,9 @@ def add_filters(
 ) -> RewriteReport:
     """Add Bloom filters to a Parquet file, or to all files of a folder. Bytes before the footer do not change.
 
-    Reads only the pages of the chosen columns. Each filter is sized for the distinct values of its row group and the
-    rate `fpp`. If that needs more than `max_bytes`, the filter is smaller and the report shows its higher rate.
+    Reads only the pages of the chosen columns. Each filter has the smallest size, a power of two, that keeps the rate
+    `fpp` for its row group. If that needs more than `max_bytes`, the filter is smaller and the report shows its higher
+    rate.
 
     The file is replaced atomically: readers see either the old file or the complete new one, even after a crash. The
     new file has the old mode and, where the system allows it, the old owner, but new timestamps. A crash may leave a
@@ -68,7 +69,7 @@ def add_filters(
         dest: the path of a new file to write; it must not exist. By default, the new file replaces the old one.
         columns: a column, several columns, or `"auto"` for all columns in which a filter is worth its size; the report
             then has the `reasons`. A dict like pyarrow's `bloom_filter_options` also works:
-            `{"id": {"fpp": 0.001}, "sku": True}`. It needs no `ndv`, because the values are counted.
+            `{"id": {"fpp": 0.001}, "sku": True}`. It needs no `ndv`, because the filter is fitted to the values.
         fpp: the false positive rate of each filter.
         max_bytes: the size of the largest filter of a row group.
         encryption: the keys of an encrypted file, as for `open_filters`; new filters are encrypted like their columns.
@@ -80,8 +81,9 @@ def add_filters(
             file, unused.
         upload: allow an object of a store, given as a URI or an `(obstore store, path)` pair. The object is downloaded,
             and the whole new object is uploaded, unless the object has changed in the meantime.
-        threads: how many column chunks (in a folder: files) to read in parallel, each with its distinct hashes in
-            memory; by default one per processor.
+        threads: how many column chunks (in a folder: files) to read in parallel; by default one per processor. Each
+            needs memory for a filter of as many distinct values as it has rows, which takes up to 128 MiB, or
+            `max_bytes` if that is more.
         dry_run: read the file and return the report, but write nothing.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps

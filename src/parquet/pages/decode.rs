@@ -1,6 +1,6 @@
-//! Decodes a column chunk into the hashes of its distinct values, from which a new filter is built.
+//! Decodes a column chunk into the hashes of its values, from which a new filter is built.
 //!
-//! If all data pages are dictionary-encoded, only the dictionary is hashed. It may contain values that no row has,
+//! If data pages are dictionary-encoded, the dictionary is hashed instead of their values. It may contain values that no row has,
 //! which costs some space but never correctness. Anything unknown is an error, because a missing value would cause a
 //! false "no".
 
@@ -13,31 +13,13 @@ use crate::parquet::meta::chunk::Protection;
 use crate::parquet::open::decryptor::Decryptor;
 use crate::parquet::open::file::ParquetFile;
 use crate::parquet::pages::codec::Codec;
-use crate::parquet::pages::distinct::Distinct;
 use crate::parquet::pages::encrypted_pages::{EncryptedPages, PageDecryptor};
 use crate::parquet::pages::page::{NextPage, PageHeader, PageKind, body_parts, encoding, next_page};
-use crate::parquet::pages::values::{Hasher, ValueWidth};
+use crate::parquet::pages::values::{Hasher, TakeHashes, ValueWidth};
 
-/// How to hash the values of a column chunk.
-#[derive(Debug, Clone, Copy)]
-pub struct HashOptions {
-    /// Maximum number of distinct values. More are an error, because the caller knows the capacity of its largest filter.
-    pub max_values: u64,
-    /// The instruction set for batches.
-    pub isa: InstructionSet,
-}
-
-impl Default for HashOptions {
-    fn default() -> Self {
-        Self { max_values: u64::MAX, isa: InstructionSet::detect() }
-    }
-}
-
-/// The distinct values of a column chunk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChunkHashes {
-    /// The hashes of the distinct values, sorted.
-    pub hashes: Vec<u64>,
+/// A column chunk whose values have been hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScannedChunk {
     /// Number of values, including nulls.
     pub num_values: u64,
     /// True if only the dictionary was hashed.
@@ -54,23 +36,9 @@ impl ParquetFile {
         chunk.meta.as_ref().ok_or_else(|| self.no_key(column))?.data(self.data_end())
     }
 
-    /// Hashes the values of a column chunk. `bytes` are the bytes at [`ParquetFile::chunk_range`].
-    pub fn hash_chunk(
-        &self,
-        row_group: usize,
-        column: usize,
-        bytes: &[u8],
-        decryptor: Option<&dyn Decryptor>,
-        options: HashOptions,
-    ) -> Result<ChunkHashes> {
-        let mut scan = self.scan_chunk(row_group, column, options)?;
-        scan.feed(self, bytes, decryptor)?;
-        scan.finish()
-    }
-
-    /// Like [`ParquetFile::hash_chunk`], for bytes that arrive in parts. Memory is bounded by a page and the distinct
-    /// values.
-    pub fn scan_chunk(&self, row_group: usize, column: usize, options: HashOptions) -> Result<ChunkScan> {
+    /// Starts to hash the values of a column chunk, whose bytes are at [`ParquetFile::chunk_range`]. Memory is bounded by
+    /// a page.
+    pub fn scan_chunk(&self, row_group: usize, column: usize, isa: InstructionSet) -> Result<ChunkScan> {
         let range = self.chunk_range(row_group, column)?;
         let chunk = self.metadata.chunk(row_group, column)?;
         let (leaf, meta) = (&self.metadata.leaves()[column], chunk.meta.as_ref().ok_or_else(|| self.no_key(column))?);
@@ -78,8 +46,7 @@ impl ParquetFile {
             let column = self.metadata.path(leaf).join(".");
             Error::new(ErrorKind::File(FileKind::NoHash { column, reason: "its physical type has no hash" }))
         })?;
-        let distinct = Distinct::new(options.max_values);
-        let hasher = Hasher { physical: leaf.physical, width, isa: options.isa, distinct };
+        let hasher = Hasher { physical: leaf.physical, width, isa };
         let codec = Codec::from_code(meta.codec)?;
         let (max_rep, max_def) = (leaf.max_rep, leaf.max_def);
         Ok(ChunkScan {
@@ -127,8 +94,20 @@ impl ChunkScan {
         self.left.clone()
     }
 
-    /// Feeds the next bytes of the chunk. `file` must be the file of this scan.
-    pub fn feed(&mut self, file: &ParquetFile, mut bytes: &[u8], decryptor: Option<&dyn Decryptor>) -> Result<()> {
+    /// Returns the number of values according to the metadata, including nulls.
+    pub fn stated_values(&self) -> u64 {
+        u64::try_from(self.stated).unwrap_or(0)
+    }
+
+    /// Feeds the next bytes of the chunk. `file` must be the file of this scan. Calls `take` with the hashes of values,
+    /// in batches. Repeated values have repeated hashes.
+    pub fn feed(
+        &mut self,
+        file: &ParquetFile,
+        mut bytes: &[u8],
+        decryptor: Option<&dyn Decryptor>,
+        take: &mut dyn FnMut(&[u64]) -> Result<()>,
+    ) -> Result<()> {
         // Ignore bytes after the end of the chunk.
         let left = to_usize(self.left.end - self.left.start).unwrap_or(usize::MAX);
         bytes = &bytes[..bytes.len().min(left)];
@@ -141,7 +120,8 @@ impl ChunkScan {
                 return Ok(());
             }
             let rest = std::mem::take(&mut self.rest);
-            let (used, bytes_needed) = self.page(file, &rest, decryptor, bytes.is_empty() && self.left.is_empty())?;
+            let (used, bytes_needed) =
+                self.page(file, &rest, decryptor, bytes.is_empty() && self.left.is_empty(), take)?;
             self.rest = rest;
             self.rest.drain(..used);
             self.bytes_needed = bytes_needed;
@@ -150,7 +130,7 @@ impl ChunkScan {
             }
         }
         while !bytes.is_empty() {
-            let (used, bytes_needed) = self.page(file, bytes, decryptor, self.left.is_empty())?;
+            let (used, bytes_needed) = self.page(file, bytes, decryptor, self.left.is_empty(), take)?;
             bytes = &bytes[used..];
             if used == 0 {
                 self.rest.extend_from_slice(bytes);
@@ -171,6 +151,7 @@ impl ChunkScan {
         bytes: &[u8],
         decryptor: Option<&dyn Decryptor>,
         last: bool,
+        take: &mut TakeHashes<'_>,
     ) -> Result<(usize, usize)> {
         let next_page = match &mut self.sealed {
             Some(pages) => {
@@ -182,7 +163,7 @@ impl ChunkScan {
         };
         match next_page {
             NextPage::Complete(header, body, len) => {
-                self.chunk.page(&header, &body)?;
+                self.chunk.page(&header, &body, take)?;
                 self.at += to_u64(len);
                 Ok((len, 1))
             }
@@ -191,19 +172,17 @@ impl ChunkScan {
         }
     }
 
-    /// Returns the distinct values, once all bytes have been fed.
-    pub fn finish(self) -> Result<ChunkHashes> {
+    /// Returns the numbers of the chunk, once all bytes have been fed. Before that, some hashes may be missing.
+    pub fn finish(self) -> Result<ScannedChunk> {
         if !self.left.is_empty() || !self.rest.is_empty() {
             let needed = self.left.end - self.left.start;
             return Err(Error::at(ErrorKind::Truncated { needed, available: 0 }, self.left.start));
         }
         // Fewer values would mean that pages are missing.
         match u64::try_from(self.stated) {
-            Ok(stated) if stated == self.chunk.num_values => Ok(ChunkHashes {
-                all_dictionary: self.chunk.dictionary && !self.chunk.plain,
-                hashes: self.chunk.hasher.distinct.into_sorted()?,
-                num_values: stated,
-            }),
+            Ok(stated) if stated == self.chunk.num_values => {
+                Ok(ScannedChunk { all_dictionary: self.chunk.dictionary && !self.chunk.plain, num_values: stated })
+            }
             stated => {
                 let (stated, found) = (stated.unwrap_or(0), self.chunk.num_values);
                 Err(Error::at(ErrorKind::File(FileKind::ValueCount { stated, found }), self.left.end))
@@ -229,20 +208,26 @@ struct ChunkDecoder {
 }
 
 impl ChunkDecoder {
-    fn page(&mut self, header: &PageHeader, body: &[u8]) -> Result<()> {
+    fn page(&mut self, header: &PageHeader, body: &[u8], take: &mut TakeHashes<'_>) -> Result<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let result = self.take(header, body, &mut scratch);
+        let result = self.decode(header, body, &mut scratch, take);
         self.scratch = scratch;
         result
     }
 
-    fn take(&mut self, header: &PageHeader, body: &[u8], scratch: &mut Vec<u8>) -> Result<()> {
+    fn decode(
+        &mut self,
+        header: &PageHeader,
+        body: &[u8],
+        scratch: &mut Vec<u8>,
+        take: &mut TakeHashes<'_>,
+    ) -> Result<()> {
         match header.kind {
             PageKind::Index => Ok(()),
             PageKind::Dictionary { num_values, encoding: encoding::PLAIN | encoding::PLAIN_DICTIONARY } => {
                 let plain = self.codec.decompress(body, header.uncompressed_len, scratch)?;
                 let max_values = u64::from(num_values);
-                let count = self.hasher.take(encoding::PLAIN, plain, max_values)?;
+                let count = self.hasher.hash(encoding::PLAIN, plain, max_values, take)?;
                 self.dictionary = true;
                 check_count(count, max_values)
             }
@@ -253,7 +238,7 @@ impl ChunkDecoder {
                 let values = body_parts(plain, num_values, levels)?.values;
                 // The number of nulls is only known from the levels. A column without definition levels has no nulls.
                 let min_values = if self.max_def == 0 { num_values } else { 0 };
-                self.values(encoding, values, num_values, min_values)
+                self.values(encoding, values, (num_values, min_values), take)
             }
             PageKind::DataV2 { num_values, num_nulls, encoding, levels_len, is_compressed, .. } => {
                 let truncated =
@@ -264,13 +249,19 @@ impl ChunkDecoder {
                 let codec = if is_compressed && len > 0 { self.codec } else { Codec::Uncompressed };
                 // A page of nulls has no values, but some writers compress it to a non-empty body.
                 let plain = if len == 0 { &[] } else { codec.decompress(stored, len, scratch)? };
-                self.values(encoding, plain, num_values, num_values.saturating_sub(num_nulls))
+                self.values(encoding, plain, (num_values, num_values.saturating_sub(num_nulls)), take)
             }
         }
     }
 
     /// Hashes the values of a data page, which must contain at least `min_values`.
-    fn values(&mut self, code: i32, bytes: &[u8], num_values: u32, min_values: u32) -> Result<()> {
+    fn values(
+        &mut self,
+        code: i32,
+        bytes: &[u8],
+        (num_values, min_values): (u32, u32),
+        take: &mut TakeHashes<'_>,
+    ) -> Result<()> {
         self.num_values += u64::from(num_values);
         match code {
             encoding::PLAIN_DICTIONARY | encoding::RLE_DICTIONARY => {
@@ -286,7 +277,7 @@ impl ChunkDecoder {
             _ if bytes.is_empty() => check_count(0, min_values.into()),
             _ => {
                 self.plain = true;
-                let count = self.hasher.take(code, bytes, num_values.into())?;
+                let count = self.hasher.hash(code, bytes, num_values.into(), take)?;
                 check_count(count, min_values.into())
             }
         }
@@ -302,4 +293,4 @@ fn check_count(count: u64, min_values: u64) -> Result<()> {
 
 #[cfg(test)]
 #[path = "decode_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -17,30 +17,53 @@ use super::*;
 use crate::hash::hash_bytes;
 use crate::parquet::{Physical, fixtures};
 
-fn at_most(max_values: u64) -> HashOptions {
-    HashOptions { max_values, ..HashOptions::default() }
+/// The hashes of the distinct values in a chunk, sorted.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ChunkHashes {
+    pub(crate) hashes: Vec<u64>,
+    pub(crate) num_values: u64,
 }
 
 fn our_hashes(file: &[u8], row_group: usize, column: usize) -> Result<ChunkHashes> {
     let opened = fixtures::open(file)?;
     let range = opened.chunk_range(row_group, column)?;
     let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
-    let complete = opened.hash_chunk(row_group, column, bytes, None, at_most(100_000));
-    // Feeding the chunk in parts of any size gives the same result or error.
-    for part_len in [1, 13, 100, 4000] {
+    hash_chunk(&opened, (row_group, column), bytes, None)
+}
+
+/// Hashes a chunk, and checks that feeding it in parts of any size gives the same result or error.
+pub(crate) fn hash_chunk(
+    file: &ParquetFile,
+    chunk: (usize, usize),
+    bytes: &[u8],
+    decryptor: Option<&dyn Decryptor>,
+) -> Result<ChunkHashes> {
+    let in_parts = |part_len| hash_in_parts(file, chunk, (bytes, part_len), decryptor);
+    let complete = in_parts(bytes.len().max(1));
+    for part_len in [1, 13, 77, 100, 4000] {
         if bytes.len() / part_len < 20_000 {
-            assert_eq!(complete, hash_in_parts(&opened, (row_group, column), bytes, part_len), "parts of {part_len}");
+            assert_eq!(complete, in_parts(part_len), "parts of {part_len}");
         }
     }
     complete
 }
 
-fn hash_in_parts(file: &ParquetFile, chunk: (usize, usize), bytes: &[u8], part_len: usize) -> Result<ChunkHashes> {
-    let mut scan = file.scan_chunk(chunk.0, chunk.1, at_most(100_000))?;
-    for bytes in bytes.chunks(part_len) {
-        scan.feed(file, bytes, None)?;
-    }
-    scan.finish()
+fn hash_in_parts(
+    file: &ParquetFile,
+    chunk: (usize, usize),
+    (bytes, part_len): (&[u8], usize),
+    decryptor: Option<&dyn Decryptor>,
+) -> Result<ChunkHashes> {
+    let mut scan = file.scan_chunk(chunk.0, chunk.1, InstructionSet::detect())?;
+    let mut hashes = BTreeSet::new();
+    bytes.chunks(part_len).try_for_each(|bytes| {
+        scan.feed(file, bytes, decryptor, &mut |batch| {
+            hashes.extend(batch);
+            // A damaged page may claim billions of values.
+            if hashes.len() < 100_000 { Ok(()) } else { Err(Error::new(ErrorKind::TooManyValues { ndv: 100_000 })) }
+        })
+    })?;
+    Ok(ChunkHashes { num_values: scan.finish()?.num_values, hashes: hashes.into_iter().collect() })
 }
 
 #[test]
@@ -52,14 +75,13 @@ fn an_incomplete_chunk_is_an_error() {
     let range = opened.chunk_range(1, 1).unwrap();
     let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
     for cut in 0..bytes.len() {
-        let mut scan = opened.scan_chunk(1, 1, at_most(100)).unwrap();
-        scan.feed(&opened, &bytes[..cut], None).unwrap();
+        let mut scan = opened.scan_chunk(1, 1, InstructionSet::detect()).unwrap();
+        scan.feed(&opened, &bytes[..cut], None, &mut |_| Ok(())).unwrap();
         assert_eq!(scan.left().start, range.start + to_u64(cut));
         assert!(matches!(scan.finish().unwrap_err().kind(), ErrorKind::Truncated { .. }), "cut at {cut}");
     }
-    let mut scan = opened.scan_chunk(1, 1, at_most(100)).unwrap();
-    scan.feed(&opened, &[bytes, b"what follows"].concat(), None).unwrap();
-    assert_eq!(scan.finish().unwrap().hashes.len(), 90);
+    let longer = [bytes, b"what follows"].concat();
+    assert_eq!(hash_chunk(&opened, (1, 1), &longer, None).unwrap().hashes.len(), 90);
 }
 
 /// Returns the distinct values as read by the `parquet` crate, in plain encoding.

@@ -105,7 +105,8 @@ mod tests {
     use super::*;
     use crate::crypto::{Key, KeyRing};
     use crate::hash::hash_bytes;
-    use crate::parquet::{ChunkHashes, Footer, HashOptions, ParquetFile, fixtures};
+    use crate::parquet::pages::decode::tests::{ChunkHashes, hash_chunk};
+    use crate::parquet::{Footer, ParquetFile, fixtures};
     use crate::ranges::tests::drive;
 
     fn keys() -> KeyRing {
@@ -126,11 +127,7 @@ mod tests {
         let decryptor = key_ring.as_ref().map(|key_ring| key_ring as &dyn Decryptor);
         let range = opened.chunk_range(0, column)?;
         let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
-        let complete = opened.hash_chunk(0, column, bytes, decryptor, HashOptions::default());
-        let mut scan = opened.scan_chunk(0, column, HashOptions::default())?;
-        let result = bytes.chunks(77).try_for_each(|bytes| scan.feed(&opened, bytes, decryptor));
-        assert_eq!(complete, result.and_then(|()| scan.finish()), "feeding in parts gives the same result");
-        complete
+        hash_chunk(&opened, (0, column), bytes, decryptor)
     }
 
     #[test]
@@ -184,7 +181,7 @@ mod tests {
         }
         let opened = open(&file);
         let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
-        let without_keys = opened.hash_chunk(0, 0, bytes, None, HashOptions::default());
+        let without_keys = hash_chunk(&opened, (0, 0), bytes, None);
         assert!(matches!(without_keys.unwrap_err().kind(), ErrorKind::File(FileKind::KeyMissing { .. })));
     }
 }

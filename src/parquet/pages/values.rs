@@ -1,4 +1,4 @@
-//! Hashes the distinct values in decoded pages.
+//! Hashes the values in decoded pages.
 
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, FileKind, Result};
@@ -7,7 +7,6 @@ use crate::int::{to_u64, to_usize};
 use crate::isa::InstructionSet;
 use crate::parquet::meta::schema::{Physical, SchemaLeaf};
 use crate::parquet::pages::delta::{DeltaNumbers, by_length, by_prefix, merge_streams};
-use crate::parquet::pages::distinct::Distinct;
 use crate::parquet::pages::page::encoding;
 
 /// Number of values hashed in one batch.
@@ -36,28 +35,35 @@ impl ValueWidth {
     }
 }
 
+/// Takes the hashes of some values. A few bytes of a delta encoding may contain billions.
+pub(in crate::parquet) type TakeHashes<'a> = dyn FnMut(&[u64]) -> Result<()> + 'a;
+
 /// Hashes the values of a column page by page.
 #[derive(Debug)]
 pub(in crate::parquet) struct Hasher {
     pub(in crate::parquet) physical: Physical,
     pub(in crate::parquet) width: ValueWidth,
     pub(in crate::parquet) isa: InstructionSet,
-    pub(in crate::parquet) distinct: Distinct,
 }
 
 impl Hasher {
     /// Hashes the values of a page, which may contain at most `max_values`. Returns their number.
-    pub(in crate::parquet) fn take(&mut self, code: i32, bytes: &[u8], max_values: u64) -> Result<u64> {
+    pub(in crate::parquet) fn hash(
+        &self,
+        code: i32,
+        bytes: &[u8],
+        max_values: u64,
+        take: &mut TakeHashes<'_>,
+    ) -> Result<u64> {
         match (code, self.width) {
-            (encoding::PLAIN, ValueWidth::Fixed(width)) => self.fixed(bytes, width),
-            (encoding::PLAIN, ValueWidth::Variable) => self.variable(bytes, max_values),
-            (encoding::DELTA_BINARY_PACKED, ValueWidth::Fixed(_)) => self.numbers(bytes, max_values),
+            (encoding::PLAIN, ValueWidth::Fixed(width)) => self.fixed(bytes, width, take),
+            (encoding::PLAIN, ValueWidth::Variable) => self.variable(bytes, max_values, take),
+            (encoding::DELTA_BINARY_PACKED, ValueWidth::Fixed(_)) => self.numbers(bytes, max_values, take),
             (encoding::DELTA_LENGTH_BYTE_ARRAY, ValueWidth::Variable) => {
-                self.strings(|take| by_length(bytes, max_values, take))
+                self.strings(take, |string| by_length(bytes, max_values, string))
             }
             (encoding::DELTA_BYTE_ARRAY, width) => {
                 let mut batch = Vec::with_capacity(BATCH);
-                let distinct = &mut self.distinct;
                 let count = by_prefix(bytes, max_values, |string| {
                     if let ValueWidth::Fixed(len) = width
                         && string.len() != len
@@ -66,20 +72,22 @@ impl Hasher {
                     }
                     batch.push(hash_bytes(string));
                     if batch.len() == BATCH {
-                        distinct.extend(&batch)?;
+                        take(&batch)?;
                         batch.clear();
                     }
                     Ok(())
                 })?;
-                distinct.extend(&batch)?;
+                take(&batch)?;
                 Ok(count)
             }
-            (encoding::BYTE_STREAM_SPLIT, ValueWidth::Fixed(width)) => self.fixed(&merge_streams(bytes, width)?, width),
+            (encoding::BYTE_STREAM_SPLIT, ValueWidth::Fixed(width)) => {
+                self.fixed(&merge_streams(bytes, width)?, width, take)
+            }
             _ => Err(Error::new(ErrorKind::File(FileKind::PageEncoding(code)))),
         }
     }
 
-    fn fixed(&mut self, bytes: &[u8], width: usize) -> Result<u64> {
+    fn fixed(&self, bytes: &[u8], width: usize, take: &mut TakeHashes<'_>) -> Result<u64> {
         if !bytes.len().is_multiple_of(width) {
             let available = to_u64(bytes.len() % width);
             return Err(Error::new(ErrorKind::Truncated { needed: to_u64(width), available }));
@@ -108,13 +116,13 @@ impl Hasher {
                     }
                 }
             }
-            self.distinct.extend(hashes)?;
+            take(hashes)?;
         }
         Ok(to_u64(bytes.len() / width))
     }
 
-    fn variable(&mut self, bytes: &[u8], max_values: u64) -> Result<u64> {
-        self.strings(|take| {
+    fn variable(&self, bytes: &[u8], max_values: u64, take: &mut TakeHashes<'_>) -> Result<u64> {
+        self.strings(take, |string| {
             let mut cursor = Cursor::new(bytes, 0);
             let mut count = 0;
             while cursor.remaining() > 0 && count < max_values {
@@ -123,7 +131,7 @@ impl Hasher {
                 let len = to_usize(len)
                     .filter(|_| len <= available)
                     .ok_or_else(|| Error::new(ErrorKind::Truncated { needed: len, available }))?;
-                take(cursor.take(len)?)?;
+                string(cursor.take(len)?)?;
                 count += 1;
             }
             Ok(count)
@@ -132,17 +140,17 @@ impl Hasher {
 
     /// Hashes borrowed strings in batches.
     fn strings<'a>(
-        &mut self,
+        &self,
+        take: &mut TakeHashes<'_>,
         for_each: impl FnOnce(&mut dyn FnMut(&'a [u8]) -> Result<()>) -> Result<u64>,
     ) -> Result<u64> {
-        let (isa, distinct) = (self.isa, &mut self.distinct);
         let mut batch: Vec<&'a [u8]> = Vec::with_capacity(BATCH);
         let mut hashes = [0; BATCH];
         let mut flush = |batch: &mut Vec<&'a [u8]>| {
             let hashes = &mut hashes[..batch.len()];
-            hash_strings(isa, batch, hashes);
+            hash_strings(self.isa, batch, hashes);
             batch.clear();
-            distinct.extend(hashes)
+            take(hashes)
         };
         let count = for_each(&mut |string| {
             batch.push(string);
@@ -152,7 +160,7 @@ impl Hasher {
         Ok(count)
     }
 
-    fn numbers(&mut self, bytes: &[u8], max_values: u64) -> Result<u64> {
+    fn numbers(&self, bytes: &[u8], max_values: u64, take: &mut TakeHashes<'_>) -> Result<u64> {
         if !matches!(self.physical, Physical::Int32 | Physical::Int64) {
             return Err(Error::new(ErrorKind::File(FileKind::PageEncoding(encoding::DELTA_BINARY_PACKED))));
         }
@@ -166,16 +174,16 @@ impl Hasher {
                 _ => plain.extend_from_slice(&value.to_le_bytes()),
             }
             if plain.len() >= BATCH * 4 {
-                self.plain(&mut plain)?;
+                self.plain(&mut plain, take)?;
             }
         }
-        self.plain(&mut plain)?;
+        self.plain(&mut plain, take)?;
         Ok(count)
     }
 
-    fn plain(&mut self, plain: &mut Vec<u8>) -> Result<()> {
+    fn plain(&self, plain: &mut Vec<u8>, take: &mut TakeHashes<'_>) -> Result<()> {
         if let ValueWidth::Fixed(width) = self.width {
-            self.fixed(plain, width)?;
+            self.fixed(plain, width, take)?;
         }
         plain.clear();
         Ok(())
@@ -187,24 +195,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn billions_of_values_in_a_few_bytes_exceed_the_limit() {
+    fn billions_of_values_in_a_few_bytes_are_hashed_in_batches() {
         // 2^31 - 1 numbers, each larger by one than the previous: blocks of 128 values with a minimum delta of 1 and
         // zero bits.
         let mut page = vec![0x80, 1, 4, 0xff, 0xff, 0xff, 0xff, 7, 0];
         for _ in 0..2000 {
             page.extend([2, 0, 0, 0, 0]);
         }
-        let mut hasher = Hasher {
-            physical: Physical::Int64,
-            width: ValueWidth::Fixed(8),
-            isa: InstructionSet::PORTABLE,
-            distinct: Distinct::new(1000),
-        };
-        let error = hasher.take(encoding::DELTA_BINARY_PACKED, &page, u64::from(u32::MAX)).unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::TooManyValues { .. }), "{error}");
-        assert!(hasher.distinct.capacity() < 1 << 18);
-        hasher.distinct = Distinct::new(u64::MAX);
-        let error = hasher.take(encoding::DELTA_BINARY_PACKED, &page, u64::from(u32::MAX)).unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Truncated { .. }), "{error}");
+        let hasher = Hasher { physical: Physical::Int64, width: ValueWidth::Fixed(8), isa: InstructionSet::PORTABLE };
+        let mut count = 0;
+        let error = hasher.hash(encoding::DELTA_BINARY_PACKED, &page, u64::from(u32::MAX), &mut |hashes| {
+            assert!(hashes.len() <= BATCH);
+            count += hashes.len();
+            Ok(())
+        });
+        assert!(matches!(error.unwrap_err().kind(), ErrorKind::Truncated { .. }));
+        assert!(count > 255_000, "{count}");
     }
 }
