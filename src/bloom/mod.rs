@@ -9,7 +9,9 @@ mod memory;
 pub mod probe;
 pub mod sbbf;
 pub mod sizing;
+mod texts;
 pub mod trigrams;
+pub mod words;
 
 pub use block::Block;
 pub use filter::{ColumnOptions, Filter};
