@@ -157,10 +157,8 @@ impl Shelf {
             return Step::Ready(ShelfAnswer { may_contain: vec![true; self.num_units], damaged: 0 });
         };
         // NaN values are not in filters, and engines disagree on whether NaN equals NaN.
-        let mut answer = ShelfAnswer {
-            may_contain: self.for_each_unit(|member| member.unknown || member.nans),
-            damaged: 0,
-        };
+        let mut answer =
+            ShelfAnswer { may_contain: self.for_each_unit(|member| member.unknown || member.nans), damaged: 0 };
         let mut needed = Vec::new();
         for class in &self.classes {
             let len = to_usize(class.num_blocks).unwrap_or(1);

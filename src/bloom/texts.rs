@@ -40,11 +40,7 @@ fn visit_leaf(leaf: &Leaf, take: &mut dyn FnMut(&[u8])) -> Result<()> {
     Ok(())
 }
 
-fn visit_texts<T: ByteArrayType>(
-    array: &GenericByteArray<T>,
-    nulls: Option<&NullBuffer>,
-    take: &mut dyn FnMut(&[u8]),
-) {
+fn visit_texts<T: ByteArrayType>(array: &GenericByteArray<T>, nulls: Option<&NullBuffer>, take: &mut dyn FnMut(&[u8])) {
     // Read the values as bytes, because they may not be valid UTF-8.
     let (offsets, data) = (array.value_offsets(), array.value_data());
     for (slot, ends) in offsets.windows(2).enumerate() {

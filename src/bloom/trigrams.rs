@@ -118,7 +118,8 @@ mod tests {
     use super::*;
     use arrow_array::types::Int32Type;
     use arrow_array::{
-        Array, BinaryArray, DictionaryArray, Int32Array, LargeStringArray, RunArray, StringArray, StringViewArray, StructArray,
+        Array, BinaryArray, DictionaryArray, Int32Array, LargeStringArray, RunArray, StringArray, StringViewArray,
+        StructArray,
     };
     use arrow_buffer::Buffer;
     use arrow_data::ArrayData;

@@ -22,7 +22,23 @@ fn shelf(values: &[Vec<i64>]) -> (Shelf, Vec<u8>) {
             values.iter().for_each(|value| filter.insert_hash(hash_u64(value.cast_unsigned())));
             filter
         });
-        (member(number), filter)
+        (member(number), vec![filter])
+    });
+    Shelf::arrange(COLUMN.parse().unwrap(), filters.collect()).unwrap()
+}
+
+/// Builds a shelf from the values of each row group of each location.
+fn divided(values: &[Vec<Vec<i64>>]) -> (Shelf, Vec<u8>) {
+    let filters = values.iter().enumerate().map(|(number, units)| {
+        let filter = |values: &Vec<i64>| {
+            (!values.is_empty()).then(|| {
+                let mut filter = Sbbf::new(4).unwrap();
+                values.iter().for_each(|value| filter.insert_hash(hash_u64(value.cast_unsigned())));
+                filter
+            })
+        };
+        let row_groups = units.iter().map(|unit| to_u64(unit.len())).collect();
+        (Member { row_groups, ..member(number) }, units.iter().map(filter).collect())
     });
     Shelf::arrange(COLUMN.parse().unwrap(), filters.collect()).unwrap()
 }
@@ -77,7 +93,8 @@ fn empty_uncertain_and_nan_locations_answer_correctly() {
     let column = "DOUBLE real".parse().unwrap();
     let full = || Some(Sbbf::new(1).unwrap());
     let flags = |nans, unknown| Member { nans, unknown, ..Member::default() };
-    let members = vec![(flags(false, false), vec![None]), (flags(true, false), vec![full()]), (flags(false, true), vec![None])];
+    let members =
+        vec![(flags(false, false), vec![None]), (flags(true, false), vec![full()]), (flags(false, true), vec![None])];
     let (shelf, rows) = Shelf::arrange(column, members).unwrap();
     let query = Probe::new(&(Arc::new(Float64Array::from(vec![1.0])) as ArrayRef), column).unwrap();
     assert_eq!(look_up(&shelf, &rows, &query).0.may_contain, [false, true, true]);
@@ -100,10 +117,23 @@ fn filters_read_back_from_their_shelf() {
 }
 
 #[test]
+fn units_have_the_rows_of_a_sieve_index_and_cannot_claim_all_memory() {
+    let units = |row_groups: &[u64], rows_per_unit| {
+        Member { row_groups: row_groups.to_vec(), rows_per_unit, ..Member::default() }.num_units()
+    };
+    assert_eq!([units(&[], 0), units(&[7], 0), units(&[60_000, 10], 20_000)], [1, 1, 4]);
+    let claim = Member { row_groups: vec![u64::MAX >> 1], rows_per_unit: 1, ..Member::default() };
+    assert!(count_units(&[claim.clone()]).is_err());
+    let shelf = Shelf { column: COLUMN.parse().unwrap(), members: vec![claim], num_units: 0, classes: vec![] };
+    assert!(Shelf::read(&shelf.write()).is_err());
+}
+
+#[test]
 fn a_flipped_byte_never_loses_a_location() {
     let values: Vec<Vec<i64>> = vec![vec![1, 2, 3], vec![4], vec![], (5..90).collect()];
     let (shelf, rows) = shelf(&values);
     let directory = shelf.write();
+    assert_eq!(&directory[..4], MAGIC);
     for at in 0..directory.len() {
         let mut damaged = directory.clone();
         damaged[at] ^= 0x10;
@@ -135,13 +165,31 @@ proptest! {
     }
 
     #[test]
-    fn random_directories_are_rejected_or_round_trip(mut body in prop::collection::vec(any::<u8>(), 0..200)) {
-        let mut bytes = MAGIC.to_vec();
+    fn random_directories_are_rejected_or_round_trip(
+        mut body in prop::collection::vec(any::<u8>(), 0..200), with_units in any::<bool>(),
+    ) {
+        let mut bytes = if with_units { MAGIC_WITH_UNITS } else { MAGIC }.to_vec();
         bytes.append(&mut body);
         let checksum = crc32c::crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());
         if let Ok(shelf) = Shelf::read(&bytes) {
             prop_assert_eq!(Shelf::read(&shelf.write()), Ok(shelf));
         }
+    }
+
+    #[test]
+    fn no_value_of_a_unit_is_ever_lost(
+        values in prop::collection::vec(prop::collection::vec(prop::collection::vec(0i64..50, 0..9), 1..5), 1..6),
+        queried in 0i64..50,
+    ) {
+        let (shelf, rows) = divided(&values);
+        prop_assert_eq!(Shelf::read(&shelf.write()), Ok(shelf.clone()));
+        let (answer, _) = look_up(&shelf, &rows, &probe(&[queried]));
+        prop_assert_eq!(answer.may_contain.len(), values.iter().map(Vec::len).sum::<usize>());
+        for (may, values) in answer.may_contain.iter().zip(values.iter().flatten()) {
+            prop_assert!(*may || !values.contains(&queried));
+        }
+        let filters = shelf.unshelve(&rows).unwrap();
+        prop_assert_eq!(Shelf::arrange(shelf.column(), filters).unwrap(), (shelf, rows));
     }
 }

@@ -3,8 +3,8 @@
 use super::bloom::BloomFilter;
 use super::column::Column;
 use super::file::{Fetched, Probe, Ranges, probe_of};
-use crate::bloom::{Filter, Sbbf};
 use crate::bloom::sizing::{self, Model, Sizes};
+use crate::bloom::{Filter, Sbbf};
 use crate::bloom_index;
 use crate::isa::InstructionSet;
 use crate::parquet::ColumnProbe;
