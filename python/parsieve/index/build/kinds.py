@@ -1,4 +1,4 @@
-"""The kinds of index that a build may be asked for."""
+"""The kinds of index, by the names that users pass."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def check_kind(kind: str) -> None:
 
 
 def content_of(kind: str) -> TextContent | None:
-    """Return what the filters of a text index contain; None for other kinds of index."""
+    """Return the content of the filters of a text index; None for other kinds of index."""
     return _CONTENTS.get(kind)
