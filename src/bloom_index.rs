@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A key looks at the same block in all filters with the same number of blocks. Such filters form a *size class*, whose
-//! rows contain one block of each. A point lookup reads one row per size class, which is 32 bytes per location.
+//! rows contain one block of each. A point lookup reads one row per size class, which is 32 bytes per location. A
+//! location may also be divided into units, each with a filter of its own.
 //! `docs/format/shelf-v1.md` specifies the bytes. A row that cannot be read, or that fails its checksum, keeps all of
 //! its locations.
 
@@ -22,12 +23,16 @@ use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{high_u32, index, low_u32, to_u64, to_usize};
 use crate::ranges::{Fetched, Step};
+use crate::sieve::{Cut, SliceLayout};
 use crate::varint::put_varint;
 
 pub use arrange::Arrangement;
 
-/// The first bytes of the directory. The last of them is the version.
+/// The first bytes of the directory. The last of them is the version: in version 1, each location is one unit.
 const MAGIC: &[u8; 4] = b"BlS1";
+const MAGIC_WITH_UNITS: &[u8; 4] = b"BlS2";
+/// A shelf has at most this many units, so that a damaged directory cannot claim all memory.
+const MAX_UNITS: u64 = 1 << 26;
 const CRC: usize = 4;
 
 /// Flags of a location.
@@ -48,6 +53,24 @@ pub struct Member {
     pub nans: bool,
     /// True if some rows were not read. The location then belongs to every answer.
     pub unknown: bool,
+    /// The number of rows of each row group. Empty if the location is one unit of unknown range.
+    pub row_groups: Vec<u64>,
+    /// Large row groups are cut every so many rows, as in a Sieve index. If it is 0, each row group is a unit.
+    pub rows_per_unit: u32,
+}
+
+impl Member {
+    fn num_units(&self) -> u64 {
+        let cut = if self.rows_per_unit == 0 { Cut::RowGroups } else { Cut::Rows(self.rows_per_unit) };
+        SliceLayout { id: 0, cut, row_groups: &self.row_groups }.num_units()
+    }
+}
+
+/// Returns the number of units of some locations.
+fn count_units(members: &[Member]) -> Result<usize> {
+    let units = members.iter().map(Member::num_units).fold(0, u64::saturating_add);
+    let units = Some(units).filter(|units| *units <= MAX_UNITS.max(to_u64(members.len())));
+    units.and_then(to_usize).ok_or_else(|| malformed(0, "the number of units"))
 }
 
 /// The filters of one size.
@@ -56,7 +79,7 @@ struct SizeClass {
     num_blocks: u64,
     /// The offset of the first row.
     offset: u64,
-    /// The numbers of its locations in ascending order.
+    /// The numbers of its units in ascending order. Units are counted in the order of their locations.
     members: Vec<u32>,
 }
 
@@ -76,15 +99,17 @@ impl SizeClass {
 pub struct Shelf {
     column: ColumnType,
     members: Vec<Member>,
+    /// The number of units of all locations.
+    num_units: usize,
     classes: Vec<SizeClass>,
 }
 
 /// The answer of a shelf.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShelfAnswer {
-    /// For each location, whether it may hold one of the values.
+    /// For each unit, whether it may hold one of the values.
     pub may_contain: Vec<bool>,
-    /// The number of rows that failed their checksum and kept all of their locations.
+    /// The number of rows that failed their checksum and kept all of their units.
     pub damaged: u64,
 }
 
@@ -96,13 +121,14 @@ pub fn shelf_blocks(num_blocks: u64) -> u64 {
 }
 
 impl Shelf {
-    /// Builds a shelf and its rows from filters of one column type, in the order of their locations. A location without
-    /// a filter has no values.
-    pub fn arrange(column: ColumnType, filters: Vec<(Member, Option<Sbbf>)>) -> Result<(Self, Vec<u8>)> {
+    /// Builds a shelf and its rows from filters of one column type, in the order of their locations. A unit without a
+    /// filter has no values.
+    pub fn arrange(column: ColumnType, filters: Vec<(Member, Vec<Option<Sbbf>>)>) -> Result<(Self, Vec<u8>)> {
+        let size = |filter: &Option<Sbbf>| filter.as_ref().map(Sbbf::num_blocks);
         let (members, filters): (Vec<_>, Vec<_>) = filters.into_iter().unzip();
-        let sizes: Vec<_> = filters.iter().map(|filter| filter.as_ref().map(Sbbf::num_blocks)).collect();
+        let sizes = filters.iter().map(|filters| filters.iter().map(size).collect());
         let mut arrangement = Arrangement::new(column, members.into_iter().zip(sizes).collect())?;
-        for (number, filter) in filters.iter().enumerate() {
+        for (number, filter) in filters.iter().flatten().enumerate() {
             if let Some(filter) = filter {
                 arrangement.place(number, filter)?;
             }
@@ -125,16 +151,14 @@ impl Shelf {
         self.classes.iter().map(|class| class.num_blocks * class.row_len()).sum()
     }
 
-    /// Finds the locations that may hold a row with one of the values.
+    /// Finds the units that may hold a row with one of the values.
     pub fn might_contain(&self, probe: &Probe, rows: &Fetched) -> Step<ShelfAnswer> {
         let Some(hashes) = probe.hashes() else {
-            return Step::Ready(ShelfAnswer { may_contain: vec![true; self.members.len()], damaged: 0 });
+            return Step::Ready(ShelfAnswer { may_contain: vec![true; self.num_units], damaged: 0 });
         };
         // NaN values are not in filters, and engines disagree on whether NaN equals NaN.
-        let mut answer = ShelfAnswer {
-            may_contain: self.members.iter().map(|member| member.unknown || member.nans).collect(),
-            damaged: 0,
-        };
+        let mut answer =
+            ShelfAnswer { may_contain: self.for_each_unit(|member| member.unknown || member.nans), damaged: 0 };
         let mut needed = Vec::new();
         for class in &self.classes {
             let len = to_usize(class.num_blocks).unwrap_or(1);
@@ -152,10 +176,18 @@ impl Shelf {
         if needed.is_empty() { Step::Ready(answer) } else { Step::Need(needed) }
     }
 
+    /// Returns a value of each location, repeated for each of its units.
+    fn for_each_unit(&self, value: impl Fn(&Member) -> bool) -> Vec<bool> {
+        let mut values = Vec::with_capacity(self.num_units);
+        for member in &self.members {
+            values.resize(values.len() + to_usize(member.num_units()).unwrap_or(0), value(member));
+        }
+        values
+    }
+
     /// Restores the filters from the rows: the inverse of [`Self::arrange`].
-    pub fn unshelve(&self, rows: &[u8]) -> Result<Vec<(Member, Option<Sbbf>)>> {
-        let mut filters: Vec<(Member, Option<Sbbf>)> =
-            self.members.iter().map(|member| (member.clone(), None)).collect();
+    pub fn unshelve(&self, rows: &[u8]) -> Result<Vec<(Member, Vec<Option<Sbbf>>)>> {
+        let mut filters: Vec<Option<Sbbf>> = (0..self.num_units).map(|_| None).collect();
         for class in &self.classes {
             let len = to_usize(class.num_blocks).unwrap_or(0);
             let row_len = to_usize(class.row_len()).unwrap_or(usize::MAX);
@@ -172,15 +204,21 @@ impl Shelf {
                 }
             }
             for (&member, bitset) in class.members.iter().zip(&bitsets) {
-                filters[index(member)].1 = Some(Sbbf::from_bitset(bitset)?);
+                filters[index(member)] = Some(Sbbf::from_bitset(bitset)?);
             }
         }
-        Ok(filters)
+        let mut filters = filters.into_iter();
+        let of_member = |member: &Member| {
+            let units = to_usize(member.num_units()).unwrap_or(0);
+            (member.clone(), filters.by_ref().take(units).collect())
+        };
+        Ok(self.members.iter().map(of_member).collect())
     }
 
     /// Encodes the directory.
     pub fn write(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
+        let has_units = self.members.iter().any(|member| !member.row_groups.is_empty());
+        let mut out = if has_units { MAGIC_WITH_UNITS } else { MAGIC }.to_vec();
         put_text(&mut out, &self.column.to_string());
         put_varint(&mut out, to_u64(self.members.len()));
         for member in &self.members {
@@ -188,6 +226,13 @@ impl Shelf {
             put_text(&mut out, &member.group);
             let flag = |set: bool, flag: u8| if set { flag } else { 0 };
             out.push(flag(member.nulls, NULLS) | flag(member.nans, NANS) | flag(member.unknown, UNKNOWN));
+            if has_units {
+                put_varint(&mut out, to_u64(member.row_groups.len()));
+                member.row_groups.iter().for_each(|&rows| put_varint(&mut out, rows));
+                if !member.row_groups.is_empty() {
+                    put_varint(&mut out, u64::from(member.rows_per_unit));
+                }
+            }
         }
         put_varint(&mut out, to_u64(self.classes.len()));
         for class in &self.classes {
@@ -206,7 +251,8 @@ impl Shelf {
 
     /// Decodes a directory.
     pub fn read(bytes: &[u8]) -> Result<Self> {
-        if !bytes.starts_with(MAGIC) {
+        let has_units = bytes.starts_with(MAGIC_WITH_UNITS);
+        if !has_units && !bytes.starts_with(MAGIC) {
             return Err(Error::at(ErrorKind::ShelfMagic, 0));
         }
         let (body, checksum) = bytes.split_last_chunk::<CRC>().ok_or_else(|| malformed(0, "its length"))?;
@@ -224,11 +270,13 @@ impl Shelf {
                 return Err(malformed(cursor.offset(), "the flags of a location"));
             }
             let [nulls, nans, unknown] = [NULLS, NANS, UNKNOWN].map(|flag| flags & flag != 0);
-            members.push(Member { partition, group, nulls, nans, unknown });
+            let (row_groups, rows_per_unit) = if has_units { take_division(cursor)? } else { (Vec::new(), 0) };
+            members.push(Member { partition, group, nulls, nans, unknown, row_groups, rows_per_unit });
         }
+        let num_units = count_units(&members)?;
         let mut classes: Vec<SizeClass> = Vec::new();
         let mut offset = 0u64;
-        let mut has_filter = vec![false; members.len()];
+        let mut has_filter = vec![false; num_units];
         for _ in 0..cursor.varint()? {
             let num_blocks = cursor.varint()?;
             if !(1..=Sbbf::MAX_BLOCKS).contains(&num_blocks) {
@@ -238,7 +286,7 @@ impl Shelf {
             let mut next = 0u64;
             for _ in 0..cursor.varint()? {
                 let member = next.saturating_add(cursor.varint()?);
-                // A location has only one filter. Lookups would ignore a second one.
+                // A unit has only one filter. Lookups would ignore a second one.
                 match to_usize(member).and_then(|at| has_filter.get_mut(at)) {
                     Some(seen) if !*seen => *seen = true,
                     _ => return Err(malformed(cursor.offset(), "the locations of a class")),
@@ -257,7 +305,7 @@ impl Shelf {
         if cursor.remaining() > 0 {
             return Err(malformed(cursor.offset(), "bytes after the last class"));
         }
-        Ok(Self { column, members, classes })
+        Ok(Self { column, members, num_units, classes })
     }
 }
 
@@ -296,6 +344,22 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
+/// Reads the rows of each row group, and the number of rows at which large ones are cut.
+fn take_division(cursor: &mut Cursor<'_>) -> Result<(Vec<u64>, u32)> {
+    let mut row_groups = Vec::new();
+    // Each iteration consumes bytes, so a false count fails at the end of the input.
+    for _ in 0..cursor.varint()? {
+        row_groups.push(cursor.varint()?);
+    }
+    let rows = row_groups.iter().try_fold(0u64, |sum, &rows| sum.checked_add(rows));
+    if rows.is_none_or(|rows| i64::try_from(rows).is_err()) {
+        return Err(malformed(cursor.offset(), "the rows of a location"));
+    }
+    let rows_per_unit = if row_groups.is_empty() { 0 } else { cursor.varint()? };
+    let rows_per_unit = u32::try_from(rows_per_unit).map_err(|_| malformed(cursor.offset(), "the rows of a unit"))?;
+    Ok((row_groups, rows_per_unit))
+}
+
 fn take_text(cursor: &mut Cursor<'_>) -> Result<String> {
     let at = cursor.offset();
     let len = to_usize(cursor.varint()?).ok_or_else(|| malformed(at, "the length of a name"))?;
@@ -303,150 +367,4 @@ fn take_text(cursor: &mut Cursor<'_>) -> Result<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use arrow_array::{ArrayRef, Float64Array, Int64Array};
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::hash::hash_u64;
-
-    const COLUMN: &str = "INT64 integer";
-
-    fn member(number: usize) -> Member {
-        Member { partition: format!("day={}", number % 3), group: format!("{number}"), ..Member::default() }
-    }
-
-    /// Builds a shelf from the values of each location. A location without values has no filter.
-    fn shelf(values: &[Vec<i64>]) -> (Shelf, Vec<u8>) {
-        let filters = values.iter().enumerate().map(|(number, values)| {
-            let filter = (!values.is_empty()).then(|| {
-                let mut filter = Sbbf::new(shelf_blocks(to_u64(values.len()).div_ceil(12))).unwrap();
-                values.iter().for_each(|value| filter.insert_hash(hash_u64(value.cast_unsigned())));
-                filter
-            });
-            (member(number), filter)
-        });
-        Shelf::arrange(COLUMN.parse().unwrap(), filters.collect()).unwrap()
-    }
-
-    fn probe(values: &[i64]) -> Probe {
-        Probe::new(&(Arc::new(Int64Array::from(values.to_vec())) as ArrayRef), COLUMN.parse().unwrap()).unwrap()
-    }
-
-    /// Answers a query, reading rows by range. Also returns the number of bytes read.
-    fn look_up(shelf: &Shelf, rows: &[u8], probe: &Probe) -> (ShelfAnswer, u64) {
-        let mut fetched = Fetched::new();
-        let mut read = 0;
-        loop {
-            match shelf.might_contain(probe, &fetched) {
-                Step::Ready(answer) => return (answer, read),
-                Step::Need(ranges) => {
-                    for range in ranges {
-                        read += range.end - range.start;
-                        let bytes = &rows[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
-                        fetched.insert(range.start, bytes.to_vec());
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn rounded_sizes_are_few_and_at_most_a_quarter_larger() {
-        let mut sizes: Vec<u64> = (1..=4096).map(shelf_blocks).collect();
-        for (requested, size) in (1..).zip(&sizes) {
-            assert!(requested <= *size && size * 4 <= requested * 5 + 3, "{requested} -> {size}");
-        }
-        sizes.dedup();
-        assert!(sizes.is_sorted() && sizes.len() <= 46, "{}", sizes.len());
-        assert_eq!(shelf_blocks(0), 1);
-        assert_eq!(shelf_blocks(Sbbf::MAX_BLOCKS), Sbbf::MAX_BLOCKS);
-    }
-
-    #[test]
-    fn a_point_lookup_reads_one_row_per_size_class() {
-        let values: Vec<Vec<i64>> = (0..100).map(|location| (0..1000).map(|n| n * 100 + location).collect()).collect();
-        let (shelf, rows) = shelf(&values);
-        assert_eq!(to_u64(rows.len()), shelf.rows_len());
-        let (answer, read) = look_up(&shelf, &rows, &probe(&[4217]));
-        assert!(answer.may_contain[17]);
-        assert!(answer.may_contain.iter().filter(|may| **may).count() < 10);
-        assert_eq!(read, 100 * 32 + 4);
-    }
-
-    #[test]
-    fn empty_uncertain_and_nan_locations_answer_correctly() {
-        let column = "DOUBLE real".parse().unwrap();
-        let full = || Some(Sbbf::new(1).unwrap());
-        let flags = |nans, unknown| Member { nans, unknown, ..Member::default() };
-        let members = vec![(flags(false, false), None), (flags(true, false), full()), (flags(false, true), None)];
-        let (shelf, rows) = Shelf::arrange(column, members).unwrap();
-        let query = Probe::new(&(Arc::new(Float64Array::from(vec![1.0])) as ArrayRef), column).unwrap();
-        assert_eq!(look_up(&shelf, &rows, &query).0.may_contain, [false, true, true]);
-        assert_eq!(look_up(&shelf, &rows, &Probe::ANYTHING).0.may_contain, [true; 3]);
-        assert_eq!(look_up(&shelf, &rows, &Probe::NOTHING).0.may_contain, [false, true, true]);
-        assert_eq!(Shelf::read(&shelf.write()), Ok(shelf));
-    }
-
-    #[test]
-    fn filters_read_back_from_their_shelf() {
-        let values: Vec<Vec<i64>> = vec![vec![1, 2, 3], vec![], (5..90).collect(), (0..2000).collect()];
-        let (shelf, rows) = shelf(&values);
-        let filters = shelf.unshelve(&rows).unwrap();
-        assert_eq!(filters.iter().map(|(_, filter)| filter.is_some()).collect::<Vec<_>>(), [true, false, true, true]);
-        assert_eq!(Shelf::arrange(shelf.column(), filters).unwrap(), (shelf.clone(), rows.clone()));
-        let mut damaged = rows.clone();
-        damaged[40] ^= 1;
-        assert!(shelf.unshelve(&damaged).is_err());
-        assert!(shelf.unshelve(&rows[1..]).is_err());
-    }
-
-    #[test]
-    fn a_flipped_byte_never_loses_a_location() {
-        let values: Vec<Vec<i64>> = vec![vec![1, 2, 3], vec![4], vec![], (5..90).collect()];
-        let (shelf, rows) = shelf(&values);
-        let directory = shelf.write();
-        for at in 0..directory.len() {
-            let mut damaged = directory.clone();
-            damaged[at] ^= 0x10;
-            assert!(Shelf::read(&damaged).is_err(), "byte {at} of the directory");
-            assert!(Shelf::read(&directory[..at]).is_err());
-        }
-        let query = probe(&[1, 4, 5]);
-        let expected = look_up(&shelf, &rows, &query).0;
-        assert_eq!((&expected.may_contain[..], expected.damaged), (&[true, true, false, true][..], 0));
-        for at in 0..rows.len() {
-            let mut damaged = rows.clone();
-            damaged[at] ^= 1;
-            let answer = look_up(&shelf, &damaged, &query).0.may_contain;
-            assert!(answer.iter().zip(&expected.may_contain).all(|(may, did)| may >= did), "byte {at} of the rows");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_value_is_ever_lost(values in prop::collection::vec(prop::collection::vec(0i64..500, 0..300), 0..20)) {
-            let (shelf, rows) = shelf(&values);
-            let shelf = Shelf::read(&shelf.write()).unwrap();
-            for queried in [vec![7], vec![0, 250, 499], (0..500).step_by(50).collect()] {
-                let (answer, _) = look_up(&shelf, &rows, &probe(&queried));
-                for (may, values) in answer.may_contain.iter().zip(&values) {
-                    prop_assert!(*may || !values.iter().any(|value| queried.contains(value)));
-                }
-            }
-        }
-
-        #[test]
-        fn random_directories_are_rejected_or_round_trip(mut body in prop::collection::vec(any::<u8>(), 0..200)) {
-            let mut bytes = MAGIC.to_vec();
-            bytes.append(&mut body);
-            let checksum = crc32c::crc32c(&bytes);
-            bytes.extend_from_slice(&checksum.to_le_bytes());
-            if let Ok(shelf) = Shelf::read(&bytes) {
-                prop_assert_eq!(Shelf::read(&shelf.write()), Ok(shelf));
-            }
-        }
-    }
-}
+mod tests;

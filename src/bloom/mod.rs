@@ -10,8 +10,10 @@ mod memory;
 pub mod probe;
 pub mod sbbf;
 pub mod sizing;
+mod texts;
 pub mod trigrams;
 mod window;
+pub mod words;
 
 pub use block::Block;
 pub use builder::{Built, FilterBuilder};

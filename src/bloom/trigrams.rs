@@ -9,15 +9,13 @@
 
 use super::filter::Filter;
 use super::sbbf::Sbbf;
-use crate::arrow::{ColumnType, Leaf};
-use crate::error::{Error, ErrorKind, Result};
-use crate::hash::column::{BATCH, values_in_use};
+use super::texts::for_each_text;
+use crate::arrow::ColumnType;
+use crate::error::Result;
+use crate::hash::column::BATCH;
 use crate::hash::hash_bytes;
 use crate::isa::InstructionSet;
-use arrow_array::cast::AsArray;
-use arrow_array::types::{ByteArrayType, LargeUtf8Type, StringViewType, Utf8Type};
-use arrow_array::{Array, ArrayRef, GenericByteArray};
-use arrow_buffer::{ArrowNativeType, NullBuffer};
+use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
 /// The entries of the cache that avoids hashing a trigram again: 128 KiB, which stay in the L2 cache.
@@ -52,7 +50,7 @@ fn text_type() -> Result<ColumnType> {
 /// The memory is bounded for any column. Panics for no content of the texts.
 pub fn for_each_trigram_batch(array: &ArrayRef, mut take: impl FnMut(&[u64])) -> Result<()> {
     let mut trigrams = Trigrams::new(&mut take);
-    trigrams.add_leaf(&Leaf::find(array, None)?)?;
+    for_each_text(array, |text| trigrams.add_text(text))?;
     trigrams.flush();
     Ok(())
 }
@@ -67,42 +65,6 @@ struct Trigrams<'a> {
 impl<'a> Trigrams<'a> {
     fn new(take: &'a mut dyn FnMut(&[u64])) -> Self {
         Self { cache: vec![NO_TRIGRAM; 1 << CACHE_BITS], hashes: Vec::with_capacity(BATCH), take }
-    }
-
-    fn add_leaf(&mut self, leaf: &Leaf) -> Result<()> {
-        if let Some(values) = values_in_use(leaf)? {
-            return self.add_leaf(&values);
-        }
-        let array = leaf.array.as_ref();
-        let nulls = NullBuffer::union(leaf.nulls.as_ref(), array.nulls());
-        let nulls = nulls.as_ref();
-        match array.data_type() {
-            DataType::Null => {}
-            DataType::Utf8 => self.add_texts(array.as_bytes::<Utf8Type>(), nulls),
-            DataType::LargeUtf8 => self.add_texts(array.as_bytes::<LargeUtf8Type>(), nulls),
-            DataType::Utf8View => {
-                // Read the values as bytes, because they may not be valid UTF-8.
-                let views = array.as_byte_view::<StringViewType>().clone().to_binary_view();
-                for slot in (0..views.len()).filter(|slot| nulls.is_none_or(|nulls| nulls.is_valid(*slot))) {
-                    self.add_text(views.value(slot));
-                }
-            }
-            other => {
-                let reason = "only texts have trigrams";
-                return Err(Error::new(ErrorKind::ArrowType { arrow: other.to_string(), reason }));
-            }
-        }
-        Ok(())
-    }
-
-    fn add_texts<T: ByteArrayType>(&mut self, array: &GenericByteArray<T>, nulls: Option<&NullBuffer>) {
-        // Read the values as bytes, because they may not be valid UTF-8.
-        let (offsets, data) = (array.value_offsets(), array.value_data());
-        for (slot, ends) in offsets.windows(2).enumerate() {
-            if nulls.is_none_or(|nulls| nulls.is_valid(slot)) {
-                self.add_text(data.get(ends[0].as_usize()..ends[1].as_usize()).unwrap_or_default());
-            }
-        }
     }
 
     fn add_text(&mut self, text: &[u8]) {
@@ -156,7 +118,8 @@ mod tests {
     use super::*;
     use arrow_array::types::Int32Type;
     use arrow_array::{
-        BinaryArray, DictionaryArray, Int32Array, LargeStringArray, RunArray, StringArray, StringViewArray, StructArray,
+        Array, BinaryArray, DictionaryArray, Int32Array, LargeStringArray, RunArray, StringArray, StringViewArray,
+        StructArray,
     };
     use arrow_buffer::Buffer;
     use arrow_data::ArrayData;

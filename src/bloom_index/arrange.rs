@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{CRC, Member, Shelf, SizeClass, malformed, row_checksum};
+use super::{CRC, Member, Shelf, SizeClass, count_units, malformed, row_checksum};
 use crate::arrow::ColumnType;
 use crate::bloom::{Block, Sbbf};
 use crate::error::{Error, ErrorKind, Result};
@@ -13,28 +13,35 @@ use crate::int::{index, saturating_u32, to_u64, to_usize};
 pub struct Arrangement {
     shelf: Shelf,
     rows: Vec<u8>,
-    /// For each location, its size class and its position in the class's rows. `None` if the location has no filter, or
-    /// its filter has been placed.
+    /// For each unit, its size class and its position in the class's rows. `None` if the unit has no filter, or its
+    /// filter has been placed.
     places: Vec<Option<(usize, usize)>>,
 }
 
 impl Arrangement {
-    /// Creates a shelf for locations with the given numbers of blocks. A location without a filter has no values.
-    pub fn new(column: ColumnType, members: Vec<(Member, Option<u64>)>) -> Result<Self> {
+    /// Creates a shelf for locations with the given numbers of blocks of each unit. A unit without a filter has no
+    /// values.
+    pub fn new(column: ColumnType, members: Vec<(Member, Vec<Option<u64>>)>) -> Result<Self> {
+        let wrong = members.iter().position(|(member, units)| member.num_units() != to_u64(units.len()));
+        if let Some(location) = wrong {
+            return Err(malformed(to_u64(location), "the number of units"));
+        }
+        let (members, blocks): (Vec<_>, Vec<_>) = members.into_iter().unzip();
+        let num_units = count_units(&members)?;
         let mut sizes: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-        for (number, (_, num_blocks)) in members.iter().enumerate() {
+        for (number, num_blocks) in blocks.iter().flatten().enumerate() {
             if let Some(num_blocks) = num_blocks {
                 sizes.entry(*num_blocks).or_default().push(saturating_u32(number));
             }
         }
-        let mut places = vec![None; members.len()];
+        let mut places = vec![None; num_units];
         let mut classes = Vec::new();
         let mut offset = 0;
-        for (num_blocks, members) in sizes {
-            for (place, &member) in members.iter().enumerate() {
-                places[index(member)] = Some((classes.len(), place));
+        for (num_blocks, units) in sizes {
+            for (place, &unit) in units.iter().enumerate() {
+                places[index(unit)] = Some((classes.len(), place));
             }
-            let class = SizeClass { num_blocks, offset, members };
+            let class = SizeClass { num_blocks, offset, members: units };
             offset += num_blocks * class.row_len();
             classes.push(class);
         }
@@ -43,12 +50,10 @@ impl Arrangement {
         let len = to_usize(offset).ok_or_else(out_of_memory)?;
         rows.try_reserve_exact(len).map_err(|_| out_of_memory())?;
         rows.resize(len, 0);
-        let members = members.into_iter().map(|(member, _)| member).collect();
-        Ok(Self { shelf: Shelf { column, members, classes }, rows, places })
+        Ok(Self { shelf: Shelf { column, members, num_units, classes }, rows, places })
     }
 
-    /// Copies the filter of a location into the rows. Each location takes one filter, of the size passed to
-    /// [`Self::new`].
+    /// Copies the filter of a unit into the rows. Each unit takes one filter, of the size passed to [`Self::new`].
     pub fn place(&mut self, number: usize, filter: &Sbbf) -> Result<()> {
         let wrong = || malformed(to_u64(number), "the place of a filter");
         let (class, place) = self.places.get_mut(number).and_then(Option::take).ok_or_else(wrong)?;
@@ -94,7 +99,7 @@ mod tests {
         let empty = || {
             Arrangement::new(
                 "INT64 integer".parse().unwrap(),
-                vec![(Member::default(), Some(4)), (Member::default(), None)],
+                vec![(Member::default(), vec![Some(4)]), (Member::default(), vec![None])],
             )
             .unwrap()
         };

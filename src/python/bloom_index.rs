@@ -3,8 +3,8 @@
 use super::bloom::BloomFilter;
 use super::column::Column;
 use super::file::{Fetched, Probe, Ranges, probe_of};
-use crate::bloom::Filter;
 use crate::bloom::sizing::{self, Model, Sizes};
+use crate::bloom::{Filter, Sbbf};
 use crate::bloom_index;
 use crate::isa::InstructionSet;
 use crate::parquet::ColumnProbe;
@@ -12,12 +12,15 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// The partition and the group of a location, the number of blocks of its filter (None if it has no values), and
-/// whether it has nulls, NaNs, and unread rows.
-type Shelved = (String, String, Option<u64>, bool, bool, bool);
+/// The rows of each row group of a location, and the number of rows at which large row groups are cut (0 cuts none).
+type Division = (Vec<u64>, u32);
 
-/// The same with the filter instead of its size.
-type Unshelved = (String, String, Option<BloomFilter>, bool, bool, bool);
+/// The partition and the group of a location, the number of blocks of the filter of each unit (None if it has no
+/// values), whether the location has nulls, NaNs, and unread rows, and how it is divided into units.
+type Shelved = (String, String, Vec<Option<u64>>, bool, bool, bool, Division);
+
+/// The same with the filters instead of their sizes.
+type Unshelved = (String, String, Vec<Option<BloomFilter>>, bool, bool, bool, Division);
 
 /// A shelf under construction. It is filled with the filters of one column type, one location at a time.
 #[pyclass(module = "parsieve._core")]
@@ -28,13 +31,14 @@ impl ShelfArrangement {
     #[new]
     fn new(py: Python<'_>, column_type: &str, locations: Vec<Shelved>) -> PyResult<Self> {
         let column = column_type.parse()?;
-        let members = locations.into_iter().map(|(partition, group, num_blocks, nulls, nans, unknown)| {
-            (bloom_index::Member { partition, group, nulls, nans, unknown }, num_blocks)
+        let members = locations.into_iter().map(|(partition, group, num_blocks, nulls, nans, unknown, division)| {
+            let (row_groups, rows_per_unit) = division;
+            (bloom_index::Member { partition, group, nulls, nans, unknown, row_groups, rows_per_unit }, num_blocks)
         });
         Ok(Self(Some(py.detach(|| bloom_index::Arrangement::new(column, members.collect()))?)))
     }
 
-    /// Place the filter of the location with this number.
+    /// Place the filter of the unit with this number.
     fn place(&mut self, py: Python<'_>, number: usize, filter: &Bound<'_, BloomFilter>) -> PyResult<()> {
         let arrangement = self.0.as_mut().ok_or_else(finished)?;
         Ok(filter.get().read(py, |filter| arrangement.place(number, filter.sbbf()))?)
@@ -68,9 +72,10 @@ impl Shelf {
     fn unshelve(&self, py: Python<'_>, rows: &[u8]) -> PyResult<Vec<Unshelved>> {
         let filters = py.detach(|| self.0.unshelve(rows))?;
         let column = Some(self.0.column());
-        let unshelved = filters.into_iter().map(|(of, sbbf)| {
-            let filter = sbbf.map(|sbbf| BloomFilter::from(Filter::new(sbbf, column)));
-            (of.partition, of.group, filter, of.nulls, of.nans, of.unknown)
+        let filter_of = |sbbf: Option<Sbbf>| sbbf.map(|sbbf| BloomFilter::from(Filter::new(sbbf, column)));
+        let unshelved = filters.into_iter().map(|(of, sbbfs)| {
+            let filters = sbbfs.into_iter().map(filter_of).collect();
+            (of.partition, of.group, filters, of.nulls, of.nans, of.unknown, (of.row_groups, of.rows_per_unit))
         });
         Ok(unshelved.collect())
     }
@@ -92,6 +97,12 @@ impl Shelf {
         self.0.members().iter().map(|member| (member.nulls, member.unknown)).collect()
     }
 
+    /// For each location: the rows of each row group, and the number of rows at which large ones are cut.
+    #[getter]
+    fn divisions(&self) -> Vec<Division> {
+        self.0.members().iter().map(|member| (member.row_groups.clone(), member.rows_per_unit)).collect()
+    }
+
     /// The physical type and the meaning of the values.
     #[getter]
     fn column_type(&self) -> String {
@@ -109,7 +120,7 @@ impl Shelf {
         Ok(Probe(ColumnProbe { column: 0, probe: probe_of(py, self.0.column(), values)? }))
     }
 
-    /// Return whether each location may contain one of the values, and the number of damaged rows.
+    /// Return whether each unit may contain one of the values, and the number of damaged rows.
     #[expect(clippy::type_complexity, reason = "the answer as Python sees it")]
     fn might_contain(
         &self,
@@ -150,6 +161,29 @@ pub(super) fn contains_trigrams(py: Python<'_>, filter: &Bound<'_, BloomFilter>,
         let mut contains = true;
         column.for_each(|array| {
             contains = contains && filter.shared().contains_trigrams(array)?;
+            Ok(())
+        })?;
+        Ok(contains)
+    })
+}
+
+/// Insert the words of all texts of a column into a filter of strings: longest runs of ASCII letters, ASCII digits and
+/// other characters than ASCII.
+#[pyfunction]
+pub(super) fn insert_words(py: Python<'_>, filter: &Bound<'_, BloomFilter>, column: Column) -> PyResult<()> {
+    let (filter, isa) = (filter.get(), InstructionSet::detect());
+    // As in `insert_trigrams`, pull arrays without holding the lock.
+    py.detach(|| column.for_each(|array| Ok(filter.exclusive()?.insert_words(array, isa)?)))
+}
+
+/// Return whether a filter contains the words of all texts of a column.
+#[pyfunction]
+pub(super) fn contains_words(py: Python<'_>, filter: &Bound<'_, BloomFilter>, column: Column) -> PyResult<bool> {
+    let filter = filter.get();
+    py.detach(|| {
+        let mut contains = true;
+        column.for_each(|array| {
+            contains = contains && filter.shared().contains_words(array)?;
             Ok(())
         })?;
         Ok(contains)

@@ -39,6 +39,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(bloom_index::insert_trigrams, module)?)?;
     module.add_function(wrap_pyfunction!(bloom_index::contains_trigrams, module)?)?;
     module.add_class::<value_set::ValueSet>()?;
+    module.add_function(wrap_pyfunction!(bloom_index::insert_words, module)?)?;
+    module.add_function(wrap_pyfunction!(bloom_index::contains_words, module)?)?;
     pages::register(module)?;
     module.add_function(wrap_pyfunction!(file::coalesce, module)?)?;
     module.add_function(wrap_pyfunction!(keys::unwrap_key, module)?)?;

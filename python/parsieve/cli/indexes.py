@@ -11,6 +11,7 @@ import parsieve as ps
 from parsieve.cli.output import Console, in_shell, size
 from parsieve.cli.parser import Commands, Parser, Run, days_of, size_of
 from parsieve.cli.tables import add_expose, add_table, open_of
+from parsieve.index.build.kinds import KINDS
 from parsieve.index.sizes import lookup_bytes, stored_bytes
 
 
@@ -26,10 +27,11 @@ def add_commands(commands: Commands) -> None:
     build.add_argument("columns", metavar="COLUMN", nargs="+", help="a column; a struct's field as struct.field")
     build.add_argument(
         "--kind",
-        choices=["auto", "sieve", "bloom", "both", "text"],
+        choices=KINDS,
         default="auto",
         metavar="KIND",
-        help="sieve (keys, intervals), bloom (keys), both, text (parts of strings), or auto (default: auto)",
+        help="sieve (keys, intervals), bloom (keys), both, text (parts of strings), words (whole words), or auto "
+        "(default: auto)",
     )
     update = command("update", _update, "Bring an index up to date", "Reads only new and changed files.")
     compact = command("compact", _compact, "Merge an index and its updates", "May read files of the table again.")

@@ -75,25 +75,27 @@ class IndexedTable:
 
         Returns a report of the kinds, sizes and coverage of the index, including the files that it does not cover;
         `print` it for a summary. `report.columns` maps each column to the kind that was built: "sieve", "bloom",
-        "both", "text", or "none" if "auto" built nothing; `report.notes` then has the reason. If files were written
-        just before the call, it waits until they can be indexed, for at most one tick of the filesystem's clock.
+        "both", "text", "words", or "none" if "auto" built nothing; `report.notes` then has the reason. If files were
+        written just before the call, it waits until they can be indexed, for at most a tick of the filesystem's clock.
 
         Args:
             columns: A name, a tuple of names for a field of a struct, or a list of these.
             kind: "sieve" answers keys and intervals exactly. "bloom" stores a filter for each file, which answers only
                 keys but rejects missing keys. "both" builds both, with one scan for each. "auto" builds for
                 each column what `advise` recommends without queries, which may be nothing. "text" stores a filter
-                for each file that answers for text inside strings: LIKE with any pattern, and regular expressions.
+                for each unit that answers for text inside strings: LIKE with any pattern, and regular expressions.
+                "words" does so for whole words, such as request IDs: `has_token`, and LIKE with whole words.
             memory: How many bytes of rows to hold in memory; the rest is spilled to disk.
             threads: The number of threads; None uses one per processor.
             progress: Whether to show a progress bar on standard error; None shows it on a terminal.
             expose: Columns to index although files encrypt them. Anyone who can read the index can read their values.
                 An encrypted column that is not listed here raises `UnsupportedError`.
-            unit: The units of a Sieve index, which its answers name: "file", "row_group", or "rows". The latter are row
-                groups, cut every 20,000 rows if they have more than 50,000. "auto" chooses for each column.
+            unit: The units of a "sieve", "text" or "words" index, which its answers name: "file", "row_group", or
+                "rows". The latter are row groups, cut every 20,000 rows if they have more than 50,000. "auto" chooses
+                for each column.
             fpp: For a key that does not exist, how many units a Sieve index may name on average. It stores fingerprints
-                of the keys for this, except where they do not pay. None stores none. For a "text" index, the rate of
-                false positives for three characters. The filters of a "bloom" index have a rate of their own.
+                of the keys for this, except where they do not pay. None stores none. For a "text" or "words" index,
+                the rate of false positives of its filters. Those of a "bloom" index have a rate of their own.
             keep_keys: Whether a Sieve index stores all keys, so that `compact_index` need not read the table again.
             pages: Whether the index also has a map of the pages of all files, so that reading rows needs no
                 footers. Updates keep it up to date. None keeps an existing map; if there is none,
@@ -112,11 +114,11 @@ class IndexedTable:
         from parsieve.index.accounts import Account
         from parsieve.index.advice import advise_column
         from parsieve.index.bloom.build import fields_of
+        from parsieve.index.build.kinds import check_kind, content_of
         from parsieve.index.build.unit_choice import check_unit, choose_unit
-        from parsieve.index.text.build import check_columns
+        from parsieve.index.text.build import check_columns, units_for
 
-        if kind not in ("auto", "sieve", "bloom", "both", "text"):
-            raise ValueError(f'the kinds of index are "sieve", "bloom", "both", "text" and "auto", not {kind!r}')
+        check_kind(kind)
         check_unit(unit)
         rate = None if fpp is None else checked_fpp(fpp)
         account = Account()
@@ -137,7 +139,8 @@ class IndexedTable:
             notes = [_why_none(column) for column in advice.values() if column.recommendation == "none"]
         sieves = [path for path, kind in chosen.items() if kind in ("sieve", "both")]
         blooms = [path for path, kind in chosen.items() if kind in ("bloom", "both")]
-        texts = paths if kind == "text" else []
+        content = content_of(kind)
+        texts = [] if content is None else paths
         # Check the columns first, so that nothing is built if one of them cannot be.
         fields_of(snapshot.schema, blooms)
         check_columns(snapshot.schema, texts)
@@ -159,9 +162,10 @@ class IndexedTable:
             )
         if blooms:
             self.opened.index.build_bloom(lake, snapshot, blooms, memory=memory, threads=threads, account=account)
-        if texts:
+        if content is not None:
             effort: dict[str, Any] = {"memory": memory, "threads": threads, "account": account}
-            self.opened.index.build_text(lake, snapshot, texts, fpp=0.02 if rate is None else rate, **effort)
+            effort |= {"units": units_for(lake, snapshot, texts, unit), "fpp": 0.02 if rate is None else rate}
+            self.opened.index.build_text(lake, snapshot, texts, content=content, **effort)
         if sieves or blooms or texts:
             self.opened.index.map_pages(lake, snapshot, pages, progress=progress, account=account)
         return account.built(self.opened.index.newest() if sieves or blooms or texts else None, chosen, notes)
@@ -452,7 +456,7 @@ class IndexedTable:
         return self.opened.index.verify(self.opened.lake.exposing(None), self.opened.lake.snapshot())
 
     def index_kinds(self) -> dict[str, str]:
-        """Return the indexed columns with the kind of each index: "sieve", "bloom", "both" or "text".
+        """Return the indexed columns with the kind of each index: "sieve", "bloom", "both", "text" or "words".
 
         A column that has a text index and another one has both names, as in "sieve and text".
 
@@ -467,12 +471,7 @@ class IndexedTable:
         {'id': 'bloom'}
         """
         view = self.opened.index.look()
-        if view is None:
-            return {}
-        blooms = dict.fromkeys(view.commit.blooms, "bloom")
-        kinds = blooms | {path: "both" if path in blooms else "sieve" for path in view.columns}
-        kinds |= {path: f"{kinds[path]} and text" if path in kinds else "text" for path in view.commit.texts}
-        return {".".join(path): kind for path, kind in kinds.items()}
+        return {} if view is None else {".".join(path): kind for path, kind in view.kinds.items()}
 
     def index_stats(self) -> dict[str, IndexStats]:
         """Return for each indexed column how large its index is, and how precise.

@@ -64,7 +64,7 @@ class IndexStats:
     format: int = 1
     unit: str = "file"
     units: int = 0
-    # Bytes of the text index of the column, which are part of `stored_bytes`.
+    # Bytes of the text indexes of the column, which are part of `stored_bytes`.
     text_bytes: int = 0
     # Bytes of the map of pages, which belongs to the whole index and is not part of `stored_bytes`.
     pages_bytes: int = 0
@@ -90,7 +90,7 @@ def stats(view: View, column: str | Sequence[str]) -> IndexStats:
     assert report is not None
     keys, rows = _counts(reader, timeline, report)
     bloom_state = view.commit.blooms.get(state.path)
-    text_state = view.commit.texts.get(state.path)
+    text_states = [text for text in view.commit.texts.values() if text.path == state.path]
     return IndexStats(
         path=state.path,
         locations=len(bound),
@@ -115,7 +115,7 @@ def stats(view: View, column: str | Sequence[str]) -> IndexStats:
         unit="file" if state.layout is None else state.layout.unit,
         units=report["locations"],
         pages_bytes=pages_bytes(view.commit),
-        text_bytes=_filter_bytes(text_state),
+        text_bytes=sum(map(_filter_bytes, text_states)),
     )
 
 

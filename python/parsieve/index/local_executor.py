@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from parsieve import _core
 from parsieve.index.bloom.compact import live_filters
-from parsieve.index.bloom.fill import fill, put_filters
+from parsieve.index.bloom.fill import put_filters
 from parsieve.index.bloom.shelf import SHELF_BYTES
 from parsieve.index.bloom.waiting import Budget, WaitingFilters
 from parsieve.index.build.units import read_row_groups
@@ -24,12 +24,12 @@ from parsieve.index.sieve.base import put_base
 from parsieve.index.sieve.compact import compact_column
 from parsieve.index.sieve.reread import compact_units
 from parsieve.index.sieve.slice_delta import core_units
-from parsieve.index.text.fill import fill_texts
+from parsieve.index.text.fill import fill_content
 from parsieve.io.parallel import ProgressBar, map_in_threads, run_in_threads, thread_count
 
 if TYPE_CHECKING:
     from parsieve.index.build.executor import Shelves
-    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Layout
+    from parsieve.index.log.commit import Base, ColumnState, Content, DeltaPart, Layout
     from parsieve.index.log.parts import Shelf
     from parsieve.index.pages.build import MapReport
     from parsieve.index.scan.runs import Gathered
@@ -165,17 +165,23 @@ class LocalExecutor:
         return compact_units(reader, masks, slices, read, room=self._rows_room(), memory=self.memory)
 
     def fill_shelves(
-        self, lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float], *, texts: bool = False
+        self,
+        lake: Lake,
+        slices: Sequence[Slice],
+        rates: Mapping[ColumnPath, float],
+        *,
+        content: Content = "values",
+        units: Mapping[ColumnPath, Sequence[UnitLayout]] | None = None,
     ) -> tuple[dict[ColumnPath, Shelves], dict[Location, Exception]]:
-        """Store shelves with a Bloom filter for each slice and column; also return why slices could not be read."""
+        """Store shelves with a Bloom filter for each unit and column; also return why slices could not be read."""
         failed: dict[Location, Exception] = {}
-        fill_slice = fill_texts if texts else fill
         budget = Budget(int(self.memory * UNSORTED_SHARE))
         with self._new_room() as room:
             waiting = {path: WaitingFilters(room, len(slices)) for path in rates}
 
             def read(number: int) -> None:
-                filters, error = fill_slice(lake, slices[number], rates, budget)
+                layouts = {path: of_slices[number] for path, of_slices in (units or {}).items()}
+                filters, error = fill_content(lake, slices[number], rates, budget, content=content, layouts=layouts)
                 for column, filled in zip(waiting.values(), filters, strict=True):
                     column.put(number, filled)
                 if error is not None:

@@ -22,7 +22,8 @@ __all__ = [
 
 # How many left-out files a report lists as text.
 LISTED = 5
-_KINDS = {"sieve": "Sieve index", "bloom": "Bloom index", "both": "Sieve and Bloom index", "text": "text index"}
+_KINDS = {"sieve": "Sieve index", "bloom": "Bloom index", "both": "Sieve and Bloom index"}
+_KINDS |= {"text": "text index", "words": "words index"}
 
 
 class _Report:
@@ -46,8 +47,8 @@ class BuildReport(_Report):
     id: Sieve index of 200 files, 4,000,000 rows in 3.1 s; 10.5 MB on disk, 1.6 MB read by lookups
     """
 
-    # The kind of index of each column: "sieve", "bloom", "both", "text", or "none" if "auto" found that no index pays
-    # off.
+    # The kind of index of each column: "sieve", "bloom", "both", "text", "words", or "none" if "auto" found that no
+    # index pays off.
     columns: Mapping[str, str]
     # The number of indexed files and of their rows; None if the rows were not counted.
     files: int

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from parsieve.index.accounts import Account
     from parsieve.index.build.renewals import Renewed
     from parsieve.index.inspect import IndexProblem, IndexStats
-    from parsieve.index.log.commit import Commit, Layout, TableState
+    from parsieve.index.log.commit import Commit, Layout, TableState, TextContent
     from parsieve.index.log.log import Log
     from parsieve.index.reports import DropReport, ExpireReport
+    from parsieve.index.scan.units import Unit
     from parsieve.index.sieve.delta import Differences
     from parsieve.io.store.base import Store
     from parsieve.lake.base import ColumnPath, Lake, Snapshot
@@ -190,14 +191,17 @@ class TableIndex:
         snapshot: Snapshot,
         columns: Sequence[Column],
         *,
+        content: TextContent = "trigrams",
+        units: Mapping[ColumnPath, Unit] | None = None,
         fpp: float = 0.02,
         memory: int = 1 << 30,
         threads: int | None = None,
         account: Account | None = None,
     ) -> View:
-        """Build a text index of some columns in one scan: a filter of trigrams for each slice and column.
+        """Build a text index of some columns in one scan: a filter of trigrams or words for each unit and column.
 
-        `fpp` is the false positive rate of a trigram, and `memory` bounds the bytes of filters as in `build_bloom`.
+        `units` are files unless given. `fpp` is the false positive rate of a trigram or a word, and `memory` bounds the
+        bytes of filters as in `build_bloom`.
         """
         from parsieve.index.accounts import Account
         from parsieve.index.local_executor import LocalExecutor
@@ -207,7 +211,10 @@ class TableIndex:
         snapshot = account.settle(lake, snapshot)
         with self._versions.drafting() as log:
             executor = LocalExecutor(log.store, memory=memory, threads=threads)
-            view = self._view_of_newest(build_text(log, account.watch(lake), snapshot, columns, executor, fpp=fpp))
+            version = build_text(
+                log, account.watch(lake), snapshot, columns, executor, units=units, fpp=fpp, content=content
+            )
+            view = self._view_of_newest(version)
         account.warn(self.store)
         return view
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from parsieve.errors import not_indexed
 from parsieve.index.bloom.reader import BloomReader
 from parsieve.index.log.columns import path_of
-from parsieve.index.log.commit import BloomState, ColumnState, Commit, TableState
+from parsieve.index.log.commit import BloomState, ColumnState, Commit, TableState, TextContent
 from parsieve.index.pages.reader import MapReader
 from parsieve.index.sieve.query import Query
 from parsieve.index.sieve.reader import Answer, ColumnReader
@@ -31,19 +31,23 @@ class View:
         self._newer = newer
         self._readers = {path: ColumnReader(store, state) for path, state in commit.columns.items()}
         self._blooms = {path: BloomReader(store, state) for path, state in commit.blooms.items()}
-        self._texts = {path: TextReader(store, state) for path, state in commit.texts.items()}
+        self._texts = {key: TextReader(store, state) for key, state in commit.texts.items()}
         # Where the chunks and pages of the table's files are. None if the version has no map of pages.
         self.pages = None if commit.pages is None else MapReader(store, commit.pages)
 
     def __repr__(self) -> str:
         """Show the version and its columns."""
-        kinds = {path: ["sieve"] for path in self.commit.columns}
-        for path in self.commit.blooms:
-            kinds.setdefault(path, []).append("bloom")
-        for path in self.commit.texts:
-            kinds.setdefault(path, []).append("text")
-        columns = ", ".join(f"{'.'.join(path)}: {' and '.join(names)}" for path, names in sorted(kinds.items()))
+        columns = ", ".join(f"{'.'.join(path)}: {kind}" for path, kind in sorted(self.kinds.items()))
         return f"<parsieve.index.View version {self.version}, {columns or 'no columns'}>"
+
+    @property
+    def kinds(self) -> dict[ColumnPath, str]:
+        """Return the kind of index of each column, as in "both and text"."""
+        blooms = self.commit.blooms
+        kinds = dict.fromkeys(blooms, "bloom") | {path: "both" if path in blooms else "sieve" for path in self.columns}
+        for (path, _), state in self.commit.texts.items():
+            kinds[path] = f"{kinds[path]} and {state.kind}" if path in kinds else state.kind
+        return kinds
 
     @property
     def version(self) -> int:
@@ -83,10 +87,13 @@ class View:
         path = _find(self.commit.blooms, column, field_id)
         return None if path is None else self._blooms[path]
 
-    def text(self, column: str | Sequence[str], field_id: int | None = None) -> TextReader | None:
+    def text(
+        self, column: str | Sequence[str], field_id: int | None = None, content: TextContent = "trigrams"
+    ) -> TextReader | None:
         """Return the text index of a column, which is found as by `find`; None if it has none."""
-        path = _find(self.commit.texts, column, field_id)
-        return None if path is None else self._texts[path]
+        states = {path: state for (path, of_state), state in self.commit.texts.items() if of_state == content}
+        path = _find(states, column, field_id)
+        return None if path is None else self._texts[path, content]
 
     def reader(self, column: str | Sequence[str]) -> ColumnReader:
         """Return the Sieve index of a column."""

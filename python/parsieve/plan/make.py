@@ -7,6 +7,7 @@ import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ParsieveWarning, StaleIndexError
+from parsieve.index.log.commit import TEXT_CONTENTS
 from parsieve.lake.base import Snapshot
 from parsieve.observe import counters
 from parsieve.observe.logs import PLAN, place
@@ -23,7 +25,7 @@ from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.coverage import REASONS, uncovered
 from parsieve.plan.evidence.footers import Cost
 from parsieve.plan.evidence.minmax import lake_statistics, partitions
-from parsieve.plan.evidence.questions import HoldsText, Question, ask, leaves
+from parsieve.plan.evidence.questions import HoldsText, HoldsWord, Question, ask, leaves
 from parsieve.plan.evidence.row_groups import GroupJudge
 from parsieve.plan.evidence.sieve_index import SieveIndexEvidence
 from parsieve.plan.plan import Plan
@@ -68,27 +70,32 @@ def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, optio
     files.apply(lake_statistics(snapshot.statistics))
     # For each question, the slices that need no footer for it.
     answered = _answered_by_statistics(snapshot, questions)
-    sieve: SieveIndexEvidence | None = None
+    by_rows: list[SieveIndexEvidence | TextIndexEvidence] = []
     if view is not None:
         sieve, bloom = SieveIndexEvidence(view, snapshot.slices), BloomIndexEvidence(view, snapshot.slices)
-        text = TextIndexEvidence(view, snapshot.slices)
-        for index in (sieve, bloom, text):
+        texts = [TextIndexEvidence(view, snapshot.slices, content) for content in TEXT_CONTENTS]
+        by_rows = [sieve, *texts]
+        by_filters: list[BloomIndexEvidence | TextIndexEvidence] = [bloom, *texts]
+        indexes: list[SieveIndexEvidence | BloomIndexEvidence | TextIndexEvidence] = [sieve, *by_filters]
+        for index in indexes:
             files.apply(index)
         by_sieve = [sieve.covers(question) for question in questions]
         # The Bloom index has false positives that min/max statistics may exclude, so it does not replace a footer.
         answered = [_either(*masks) for masks in zip(answered, by_sieve, strict=True)]
-        by_filters = [_either(bloom.covers(question), text.covers(question)) for question in questions]
-        by_index = [_either(*masks) for masks in zip(by_sieve, by_filters, strict=True)]
-        unreadable = sieve.doubts | bloom.failed | text.failed
+        by_index = [
+            functools.reduce(_either, (filters.covers(question) for filters in by_filters), first)
+            for question, first in zip(questions, by_sieve, strict=True)
+        ]
+        unreadable = functools.reduce(or_, (filters.failed for filters in by_filters), sieve.doubts)
         notes += [f"the index, {part}: {error}" for part, error in unreadable.items()]
         covered = [mask for mask in by_index if mask is not None]
         if covered:
             is_uncovered = pc.invert(functools.reduce(pc.or_, covered))
             numbers = pc.indices_nonzero(pc.and_(files.kept, is_uncovered)).to_pylist()
             if numbers:
-                tokens = [index.indexed_tokens(question) for question in questions for index in (sieve, bloom, text)]
+                tokens = [index.indexed_tokens(question) for question in questions for index in indexes]
                 doubts = uncovered(snapshot.slices, numbers, list(filter(None, tokens)), bool(unreadable))
-    rows = find_rows(files, sieve)
+    rows = find_rows(files, by_rows)
     if rows is not None:
         exclude_files(files, rows)
     judge = GroupJudge(
@@ -105,7 +112,7 @@ def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, optio
         chosen = sorted(chosen + _worth_opening(table, snapshot, files, judge, chosen))
     groups = judge.judge(chosen) if chosen else None
     if groups is not None:
-        rows = find_rows(files, sieve, groups, {number: footer.num_rows for number, footer in judge.opened.items()})
+        rows = find_rows(files, by_rows, groups, {number: footer.num_rows for number, footer in judge.opened.items()})
         if rows is not None:
             exclude_groups(groups, rows)
         for number, reasons in judge.doubts(groups).items():
@@ -216,7 +223,8 @@ def _answered_by_statistics(snapshot: Snapshot, questions: Sequence[Question]) -
     # Footers have no answer about text inside strings.
     everything = pa.repeat(pa.scalar(True), len(snapshot.slices))
     return [
-        everything if isinstance(question, HoldsText) else by_column[question.column.path] for question in questions
+        everything if isinstance(question, HoldsText | HoldsWord) else by_column[question.column.path]
+        for question in questions
     ]
 
 

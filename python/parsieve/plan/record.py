@@ -20,9 +20,11 @@ from parsieve.plan.evidence.questions import (
     Begins,
     Constant,
     HoldsText,
+    HoldsWord,
     Within,
     leaves,
     trigrams_of_question,
+    words_of_question,
 )
 from parsieve.plan.evidence.row_groups import Judged
 from parsieve.plan.rows.base import KeptRows
@@ -31,7 +33,7 @@ from parsieve.predicate.expr import Expr, Unknown, unknowns
 from parsieve.wording import count
 
 # The questions that look for some rows.
-_LOOKUPS = (Among, Begins, HoldsText, Within)
+_LOOKUPS = (Among, Begins, HoldsText, HoldsWord, Within)
 # Attributes that a pickle leaves out.
 _EVIDENCE = ("files", "groups", "rows", "_units", "pages")
 
@@ -212,8 +214,9 @@ class PlanRecord:
     @cached_property
     def unused_texts(self) -> list[str]:
         """The conditions about text inside strings that can skip no file, because they are too short."""
-        questions = (question for question in leaves(self.files.tree) if isinstance(question, HoldsText))
-        return list(dict.fromkeys(str(question) for question in questions if not trigrams_of_question(question)))
+        questions = [question for question in leaves(self.files.tree) if isinstance(question, HoldsText)]
+        unused = [question for question in questions if not trigrams_of_question(question)]
+        return list(dict.fromkeys(str(question) for question in unused if not words_of_question(question)))
 
     @cached_property
     def expected_false_positives(self) -> float | None:

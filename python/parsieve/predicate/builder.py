@@ -21,6 +21,7 @@ from parsieve.predicate.expr import (
     Column,
     Compare,
     Expr,
+    HasToken,
     In,
     IsNull,
     Like,
@@ -40,6 +41,7 @@ from parsieve.predicate.text.folding import certain_runs, is_certain
 from parsieve.predicate.text.like import Pattern, Wildcard
 from parsieve.predicate.text.regex import AllOf, AnyOf, Required
 from parsieve.predicate.text.trigrams import TRIGRAM
+from parsieve.predicate.text.words import is_word
 from parsieve.predicate.times.numpy_times import has_multiple_steps, to_arrow_scalar
 from parsieve.predicate.times.steps import first_of_year, step_around
 from parsieve.predicate.times.temporal import DAY_NANOS, NANOS, Clock, Day, Moment, to_moment
@@ -192,6 +194,17 @@ class Builder:
         if Wildcard.ONE not in pattern and all(is_certain(text) for text in texts):
             return Like(column, pattern, ignore_case=True)
         raise NotUnderstoodError("engines differ in the case of characters other than A-Z, and of I, K and S")
+
+    def has_token(self, operand: Operand, word: Value | None) -> Expr:
+        """Build a test for texts that have a word."""
+        if word is None:
+            return Always(None)
+        if not isinstance(word, str) or not is_word(word):
+            raise NotUnderstoodError(
+                "a token is one word: only ASCII letters, ASCII digits and characters other than ASCII"
+            )
+        _require_text(operand, (word,))
+        return HasToken(operand.column, word)
 
     def requiring(self, operand: Operand, required: Required, *, ignore_case: bool = False) -> Expr | None:
         """Build a condition that is implied by the texts that a pattern requires; None if there is none."""

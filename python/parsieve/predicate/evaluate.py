@@ -22,6 +22,7 @@ from parsieve.predicate.expr import (
     Column,
     Compare,
     Expr,
+    HasToken,
     In,
     IsNull,
     Like,
@@ -31,7 +32,7 @@ from parsieve.predicate.expr import (
     columns,
     walk,
 )
-from parsieve.predicate.render.arrow import match_pattern
+from parsieve.predicate.render.arrow import match_pattern, match_token
 from parsieve.predicate.render.form import join_balanced, prepare
 
 _FUNCTIONS = {
@@ -157,6 +158,10 @@ def _evaluate(expr: Expr, batch: pa.RecordBatch, lists: Mapping[In, ValueList]) 
             return match_pattern(_values(batch, column), expr)
         case Not(Like(column) as like):
             return pc.invert(match_pattern(_values(batch, column), like))
+        case HasToken(column):
+            return match_token(_values(batch, column), expr)
+        case Not(HasToken(column) as token_test):
+            return pc.invert(match_token(_values(batch, column), token_test))
         case AnyElement():
             return _any_element(expr, batch, lists)
         case Not(AnyElement() as test):

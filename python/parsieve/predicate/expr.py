@@ -154,6 +154,17 @@ class Like:
 
 
 @dataclass(frozen=True, slots=True)
+class HasToken:
+    """A test for text that has a word: a run of ASCII letters, digits and characters other than ASCII."""
+
+    column: Column
+    word: str
+
+    def __str__(self) -> str:
+        return f"has_token({self.column}, {self.word!r})"
+
+
+@dataclass(frozen=True, slots=True)
 class AnyElement:
     """A test for lists with an element, or maps with an entry, for which a condition is true. Null for a null list.
 
@@ -239,8 +250,8 @@ class Unknown:
 
 
 # The conditions on one column.
-Leaf = Compare | In | IsNull | StartsWith | Like | AnyElement | OutOfType
-Expr = Compare | In | IsNull | StartsWith | Like | AnyElement | OutOfType | And | Or | Not | Always | Unknown
+Leaf = Compare | In | IsNull | StartsWith | Like | HasToken | AnyElement | OutOfType
+Expr = Compare | In | IsNull | StartsWith | Like | HasToken | AnyElement | OutOfType | And | Or | Not | Always | Unknown
 
 
 def all_of(*parts: Expr) -> Expr:

@@ -17,7 +17,7 @@ LINES = [
     ("pl", {"plan"}),
     ("index u", {"update"}),
     ("-q index build x --ki", {"--kind"}),
-    ("index build x --kind ", {"auto", "sieve", "bloom", "both", "text"}),
+    ("index build x --kind ", {"auto", "sieve", "bloom", "both", "text", "words"}),
     ("plan plan --exp", {"--explain"}),
     ("completion ", {"bash", "zsh", "fish"}),
     ("spark d", {"doctor"}),

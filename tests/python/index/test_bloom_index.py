@@ -237,7 +237,7 @@ def test_a_filter_of_more_than_a_million_rows_meets_its_rate(tmp_path: Path) -> 
     snapshot = lake.snapshot()
     view = TableIndex(tmp_path / "_parsieve").build_bloom(lake, snapshot, ["k"])
     (shelf,) = view.commit.blooms[("k",)].shelves
-    ((*_, bloom_filter, _, _, _),) = ps._core.Shelf.read(shelf.directory.get(view.store)).unshelve(
+    ((_, _, (bloom_filter,), *_),) = ps._core.Shelf.read(shelf.directory.get(view.store)).unshelve(
         view.store.get(shelf.rows.name)
     )
     assert bloom_filter is not None

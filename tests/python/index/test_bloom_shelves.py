@@ -15,11 +15,12 @@ from support.models import oracle
 
 import parsieve as ps
 from parsieve import _core
-from parsieve.index.bloom.shelf import Filled, Filling, Location, ShelfReader, shelve
+from parsieve.index.bloom.shelf import Filled, Filling, Location, LocationFilling, ShelfReader, shelve
+from parsieve.index.scan.units import UnitLayout
 
 
 def fill(location: Location, keys: list[pa.Array], num_rows: int, fpp: float = 0.01) -> Filled:
-    filling = Filling(location, num_rows, fpp)
+    filling = LocationFilling(location, UnitLayout(), lambda share: math.ceil(num_rows * share), fpp, Filling)
     for array in keys:
         filling.add(array)
     return filling.finish()
@@ -80,16 +81,17 @@ def test_more_rows_than_expected_cause_no_false_negative() -> None:
 def test_filters_meet_their_rate_and_shrink_to_their_values() -> None:
     few = fill(("", "f"), [pa.array([1, 2, 3] * 10_000)], num_rows=30_000)
     many = fill(("", "f"), [pa.array(range(30_000))], num_rows=30_000)
-    assert few.filter is not None
-    assert many.filter is not None
-    assert few.filter.num_blocks <= 8
-    assert 0.002 < many.filter.estimated_fpp <= 0.01
+    [small], [large] = few.filters, many.filters
+    assert small is not None
+    assert large is not None
+    assert small.num_blocks <= 8
+    assert 0.002 < large.estimated_fpp <= 0.01
 
 
 def test_locations_with_nan_or_unread_values_are_kept() -> None:
     column = pa.array([1.0, math.nan])
     filled = [fill(("", "nan"), [column], 2), fill(("", "none"), [pa.array([], pa.float64())], 0)]
-    filled += [Filled(("", "unread"), None, unknown=True), fill(("", "zero"), [pa.array([-0.0])], 1)]
+    filled += [Filled(("", "unread"), unknown=True), fill(("", "zero"), [pa.array([-0.0])], 1)]
     shelves = [ShelfReader(directory, rows) for directory, rows in shelve(filled)]
     assert matching_groups(shelves, [7.0]) == {"nan", "unread"}
     assert matching_groups(shelves, [0.0]) == {"nan", "unread", "zero"}
@@ -117,8 +119,9 @@ def test_a_widened_column_has_a_shelf_for_each_type() -> None:
 def test_shelves_have_a_maximum_size() -> None:
     columns = [pa.array(range(number * 1000, number * 1000 + 1000)) for number in range(8)]
     filled = [fill(("", f"f{number}"), [column], 1000) for number, column in enumerate(columns)]
-    assert filled[0].filter is not None
-    shelves = [ShelfReader(*parts) for parts in shelve(filled, shelf_bytes=2 * filled[0].filter.num_bytes)]
+    [bloom] = filled[0].filters
+    assert bloom is not None
+    shelves = [ShelfReader(*parts) for parts in shelve(filled, shelf_bytes=2 * bloom.num_bytes)]
     assert [len(shelf.locations) for shelf in shelves] == [2, 2, 2, 2]
     assert "f3" in matching_groups(shelves, [3_500])
 

@@ -25,7 +25,7 @@ from parsieve import _core
 from parsieve.cli.main import main
 from parsieve.index.bloom.shelf import ShelfReader
 from parsieve.index.log.publish import Transaction
-from parsieve.index.text.fill import MOST_TRIGRAMS, expected_trigrams
+from parsieve.index.text.fill import MOST_PARTS, expected_parts
 from parsieve.lake import open_lake
 from parsieve.predicate import parse, unknowns
 
@@ -408,7 +408,7 @@ def test_many_updates_use_few_shelves(tmp_path: Path) -> None:
         table.update_index()
         view = table.opened.index.newest()
         assert view is not None
-        assert len(view.commit.texts[("s",)].shelves) <= 8
+        assert len(view.commit.texts[("s",), "trigrams"].shelves) <= 8
         assert f"{table.uri}/f{step % 9}.parquet" in table.plan(f"s LIKE '%ound {step} o%'").files
     assert table.verify_index() == []
 
@@ -540,10 +540,10 @@ def test_a_lower_rate_makes_larger_filters(tmp_path: Path) -> None:
 
 
 def test_small_files_start_with_small_filters_of_the_same_sizes() -> None:
-    assert expected_trigrams(None) == expected_trigrams(1 << 40) == MOST_TRIGRAMS
-    assert expected_trigrams(0) < expected_trigrams(100_000) < MOST_TRIGRAMS
+    assert expected_parts(None) == expected_parts(1 << 40) == MOST_PARTS
+    assert expected_parts(0) < expected_parts(100_000) < MOST_PARTS
     for rate in (0.001, 0.02, 0.1):
-        sizes = {_core.shelf_num_bytes(expected_trigrams(1 << bits), rate) for bits in range(30)}
+        sizes = {_core.shelf_num_bytes(expected_parts(1 << bits), rate) for bits in range(30)}
         least = min(sizes)
         # Folding halves a filter, so one size is a power of two times another.
         assert all(size % least == 0 and (size // least).bit_count() == 1 for size in sizes)
@@ -579,7 +579,7 @@ def test_groups_of_values_are_looked_up_together(tmp_path: Path) -> None:
     table.build_index("s", kind="text")
     view = table.opened.index.newest()
     assert view is not None
-    [shelf] = view.commit.texts[("s",)].shelves
+    [shelf] = view.commit.texts[("s",), "trigrams"].shelves
     reader = ShelfReader(shelf.directory.get(view.store), index_folder(table) / shelf.rows.name)
     groups = [pa.array(["nee", "xyz"]), pa.array(["eed"])]
     both = reader.might_contain(groups[0]) & reader.might_contain(groups[1])

@@ -146,7 +146,7 @@ def test_kept_rows_are_those_for_which_the_tree_may_be_true(
     index = random_index(r, tree, groups)
     files = Candidates.all(tree, NUM_FILES)
     files.apply(index)
-    rows = find_rows(files, cast(Any, index))
+    rows = find_rows(files, [cast(Any, index)])
     if rows is not None:
         exclude_files(files, rows)
 
@@ -166,7 +166,7 @@ def test_kept_rows_are_those_for_which_the_tree_may_be_true(
     candidates = files.split([number for number, _ in units])
     candidates.apply(RandomGroups(masks))
     judged = (candidates, units)
-    rows = find_rows(files, cast(Any, index), judged, {number: groups[number] for number in opened})
+    rows = find_rows(files, [cast(Any, index)], judged, {number: groups[number] for number in opened})
     if rows is not None:
         exclude_groups(judged, rows)
 
@@ -211,7 +211,7 @@ def test_few_files_have_the_same_rows_as_if_they_were_many(seed: int, monkeypatc
         found = []
         for few in (1000, 0):
             monkeypatch.setattr(judge, "FEW", few)
-            found.append(find_rows(files, cast(Any, index), judged, by_file))
+            found.append(find_rows(files, [cast(Any, index)], judged, by_file))
         few_rows, many_rows = found
         if few_rows is None or many_rows is None:
             # All rows of all files are kept.
@@ -263,7 +263,7 @@ def test_row_groups_of_another_version_are_not_combined() -> None:
     files.apply(index)
     units = [(0, 0), (0, 1)]
     judged = (files.split([0, 0]), units)
-    assert find_rows(files, cast(Any, index), judged, {0: [2, 4]}) is None
-    rows = find_rows(files, cast(Any, index), judged, {0: [3, 3]})
+    assert find_rows(files, [cast(Any, index)], judged, {0: [2, 4]}) is None
+    rows = find_rows(files, [cast(Any, index)], judged, {0: [3, 3]})
     assert rows is not None
     assert rows.ranges == {0: [(0, 3)]}

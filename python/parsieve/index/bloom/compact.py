@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from parsieve import _core
-from parsieve.index.bloom.shelf import SHELF_BYTES, Filled
+from parsieve.index.bloom.shelf import SHELF_BYTES, Filled, unshelve
 from parsieve.index.log.parts import Shelf
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Location
@@ -35,7 +35,7 @@ def live_filters(store: Store, shelves: Sequence[Shelf], tokens: Mapping[Locatio
         directories.append(directory)
         last_shelf |= {Location(*location): number for location in directory.locations}
     for number, (directory, shelf) in enumerate(zip(directories, shelves, strict=True)):
-        for partition, group, bloom, nulls, nans, unknown in directory.unshelve(store.get(shelf.rows.name)):
-            location = Location(partition, group)
+        for filled in unshelve(directory, store.get(shelf.rows.name)):
+            location = Location(*filled.location)
             if last_shelf[location] == number and location in tokens:
-                yield Filled((partition, group), bloom, nulls, nans, unknown)
+                yield filled

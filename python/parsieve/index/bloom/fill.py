@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
+from functools import partial
 
-from parsieve import _core
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
-from parsieve.index.bloom.shelf import Filled, Filling, Placed, shelve
+from parsieve.index.bloom.shelf import Filled, Filling, LocationFilling, Placed, shelve
 from parsieve.index.bloom.waiting import Budget
 from parsieve.index.log.parts import Part, Shelf
+from parsieve.index.scan.units import WHOLE, UnitLayout
 from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import ColumnPath, Lake, Slice
 
@@ -28,28 +30,32 @@ def fill(
     rates: Mapping[ColumnPath, float],
     budget: Budget | None = None,
     *,
-    filling: type[Filling] = Filling,
-    num_values: int | None = None,
+    layouts: Mapping[ColumnPath, UnitLayout] | None = None,
+    kind: type[Filling] = Filling,
+    num_values: Callable[[float], int] | None = None,
 ) -> tuple[list[Filled], Exception | None]:
-    """Fill a filter of a slice for each column in one scan. Also return why the slice could not be read.
+    """Fill the filters of a slice for each column in one scan. Also return why the slice could not be read.
 
-    `rates` are the false positive rates. The filters claim their memory from `budget` until they are folded to the size
-    that their values need. They start with the size for `num_values`, or for the slice's rows.
+    `rates` are the false positive rates, and `layouts` divide the slice into units; without them, it is one unit. The
+    filters claim their memory from `budget` until they are folded to the size that their values need. They start with
+    the size for `num_values` of a share of the rows, or for these rows.
     """
     paths = list(rates)
     location = (file_slice.partition, file_slice.group)
     try:
-        expected = _expected_rows(lake, file_slice) if num_values is None else num_values
-        num_bytes = sum(_core.shelf_num_bytes(expected, fpp) for fpp in rates.values())
+        expected = num_values or partial(_share_of, _expected_rows(lake, file_slice))
+        fillings = [
+            LocationFilling(location, (layouts or {}).get(path, WHOLE), expected, rates[path], kind) for path in paths
+        ]
+        num_bytes = sum(column.num_bytes for column in fillings)
         with nullcontext() if budget is None else budget.claim(num_bytes):
-            fillings = [filling(location, expected, rates[path]) for path in paths]
             for batch in lake.read_keys(file_slice, paths):
                 for at, column in enumerate(fillings):
                     column.add(batch.column(at))
             return [column.finish() for column in fillings], None
     except (ConflictError, FileNotFoundError, UnsupportedError) as error:
         # The file was changed or removed, or is not supported. The other slices are not affected.
-        return [Filled(location, None, unknown=True)] * len(paths), error
+        return [Filled(location, unknown=True)] * len(paths), error
 
 
 def _expected_rows(lake: Lake, file_slice: Slice) -> int:
@@ -63,6 +69,10 @@ def _expected_rows(lake: Lake, file_slice: Slice) -> int:
     if num_rows is None and (file_slice.size or 0) >= LARGE_FILE:
         num_rows = lake.count_rows(file_slice)
     return max(num_rows or 0, DEFAULT_ROWS)
+
+
+def _share_of(num_rows: int, share: float) -> int:
+    return math.ceil(num_rows * share)
 
 
 def put_filters(store: Store, filters: Iterable[Placed], shelf_bytes: int) -> tuple[Shelf, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +18,7 @@ from parsieve.index.bloom.shelf import ShelfReader
 from parsieve.index.log import bindings
 from parsieve.index.log.commit import BloomState
 from parsieve.index.log.parts import BrokenPartError, Part, Shelf
+from parsieve.index.scan.units import WHOLE, UnitLayout
 from parsieve.io.parallel import map_in_threads
 from parsieve.io.ranges import RangeReader
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
@@ -25,6 +26,13 @@ from parsieve.io.sources import Source
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Location, Slice
 from parsieve.lake.slices import Slices, locations_and_tokens
+
+
+class KeptUnits(NamedTuple):
+    """The units of a location that may match."""
+
+    layout: UnitLayout
+    units: list[int]
 
 
 class _Stored(Source):
@@ -85,31 +93,43 @@ class BloomReader:
             self.doubts[shelf.directory.name] = str(error)
             return None
 
-    def excluded(self, values: Any) -> set[Location]:
-        """Return the locations whose indexed version holds no row with one of the values."""
+    def units_with(self, values: Any) -> dict[Location, KeptUnits]:
+        """Return for the locations of the indexed versions which of their units may hold a row with one of the values.
+
+        A location without an entry may hold one in any unit.
+        """
         shelves = [shelf for shelf in self._open_shelves() if shelf is not None]
         if len(shelves) < len(self.state.shelves):
             # The missing shelf may have newer filters of any location.
-            return set()
+            return {}
         answers = map_in_threads(lambda shelf: self._ask(shelf, values), shelves, REQUESTS_AT_ONCE, "parsieve-read")
-        may_match: dict[Location, bool] = {}
-        for shelf, matching in zip(shelves, answers, strict=True):
-            may_match |= {Location(*place): matching is None or place in matching for place in shelf.locations}
-        return {location for location, matches in may_match.items() if not matches}
+        kept: dict[Location, KeptUnits] = {}
+        for shelf, units in zip(shelves, answers, strict=True):
+            places = [Location(*place) for place in shelf.locations]
+            if units is None:
+                kept |= {place: KeptUnits(WHOLE, [0]) for place in places}
+            else:
+                kept |= zip(places, map(KeptUnits, shelf.layouts, units), strict=True)
+        return kept
 
-    def _ask(self, shelf: ShelfReader, values: Any) -> set[tuple[str, str]] | None:
-        """Return the locations on a shelf that may match; None if the filters cannot be read."""
+    def excluded(self, values: Any) -> set[Location]:
+        """Return the locations whose indexed version holds no row with one of the values."""
+        return {location for location, kept in self.units_with(values).items() if not kept.units}
+
+    def _ask(self, shelf: ShelfReader, values: Any) -> list[list[int]] | None:
+        """Return for each location on a shelf the units that may match; None if the filters cannot be read."""
         try:
-            matching = self._look_up(shelf, values)
+            units = shelf.units_with_each(self._groups(values))
         except self.permanent_errors as error:
             self.doubts["rows of a shelf"] = str(error)
             return None
         if shelf.damaged:
             self.doubts["rows of a shelf"] = f"{shelf.damaged} of them are damaged"
-        return matching
+        return units
 
-    def _look_up(self, shelf: ShelfReader, values: Any) -> set[tuple[str, str]]:
-        return shelf.might_contain(values)
+    def _groups(self, values: Any) -> Sequence[Any]:
+        """Return groups of values. A matching row has one value of each group."""
+        return [values]
 
     def known(self, slices: Sequence[Slice]) -> pa.BooleanArray:
         """Return for each slice whether the index has a filter for its current version."""
@@ -119,7 +139,11 @@ class BloomReader:
 
     def may_match(self, values: Any, slices: Sequence[Slice]) -> pa.BooleanArray:
         """Return for each slice whether it may match. False means that its current version holds none of the values."""
-        excluded = self.excluded(values)
+        return self.with_units(self.units_with(values), slices)
+
+    def with_units(self, kept: Mapping[Location, KeptUnits], slices: Sequence[Slice]) -> pa.BooleanArray:
+        """Return for each slice whether it may match, after an answer of `units_with`."""
+        excluded = {location for location, of_location in kept.items() if not of_location.units}
         locations, _ = locations_and_tokens(Slices.of(slices))
         is_excluded = pa.array([location in excluded for location in locations], pa.bool_())
         return pc.invert(pc.and_(self.known(slices), is_excluded))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from operator import and_
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve import _core
+from parsieve.index.scan.units import WHOLE, UnitLayout, UnitNumbers
 from parsieve.io.ranges import RangeReader
 from parsieve.predicate.elements import flat
 
@@ -23,46 +27,46 @@ BLOCK = 32
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """The filter of one location."""
+    """The filters of one location: one for each of its units."""
 
     location: Location
-    # None if no row has a value.
-    filter: _core.BloomFilter | None
+    # None for a unit in which no row has a value.
+    filters: tuple[_core.BloomFilter | None, ...] = (None,)
     nulls: bool = False
     nans: bool = False
     # Whether some rows could not be read. Every query keeps such a location.
     unknown: bool = False
+    layout: UnitLayout = WHOLE
 
     @property
     def column_type(self) -> str | None:
         """Return the physical type and meaning of the values; None if there are none."""
-        return None if self.filter is None else self.filter.column_type
+        return next((bloom.column_type for bloom in self.filters if bloom is not None), None)
 
     @property
-    def num_bytes(self) -> int:
-        """Return the size of the filter."""
-        return 0 if self.filter is None else self.filter.num_bytes
+    def blocks(self) -> tuple[int | None, ...]:
+        """Return the number of blocks of each filter."""
+        return tuple(None if bloom is None else bloom.num_blocks for bloom in self.filters)
 
 
 class Filling:
-    """Fills the filter of one location in one pass."""
+    """Fills the filter of one unit in one pass."""
 
-    def __init__(self, location: Location, num_values: int, fpp: float = 0.01) -> None:
+    def __init__(self, num_values: int, fpp: float = 0.01) -> None:
         """Start with a filter for `num_values`. More values cause more false positives, but no wrong answer."""
-        self._location = location
         self._num_values = num_values
         self._fpp = fpp
         self._filter: _core.BloomFilter | None = None
-        self._nulls = self._nans = False
+        self.nulls = self.nans = False
 
     def add(self, keys: pa.Array) -> None:
         """Add the keys of some rows, which may be lists of keys."""
         keys = flat(keys)
-        self._nulls |= keys.null_count > 0
+        self.nulls |= keys.null_count > 0
         if keys.null_count == len(keys):
             return
-        if pa.types.is_floating(keys.type) and not self._nans:
-            self._nans = bool(pc.any(pc.is_nan(keys)).as_py())
+        if pa.types.is_floating(keys.type) and not self.nans:
+            self.nans = bool(pc.any(pc.is_nan(keys)).as_py())
         if self._filter is None:
             num_bytes = _core.shelf_num_bytes(self._num_values, self._fpp)
             self._filter = _core.BloomFilter(num_bytes=num_bytes, type=self._filter_type(keys))
@@ -76,10 +80,66 @@ class Filling:
         """Insert the values of some rows."""
         filter.insert(keys)
 
-    def finish(self) -> Filled:
-        """Return the filter, folded to the smallest size that keeps the false positive rate."""
+    def finish(self) -> _core.BloomFilter | None:
+        """Return the filter, folded to the smallest size that keeps the rate; None if there are no values."""
         filled, self._filter = self._filter, None
-        return Filled(self._location, None if filled is None else _folded(filled, self._fpp), self._nulls, self._nans)
+        return None if filled is None else _folded(filled, self._fpp)
+
+
+class LocationFilling:
+    """Fills the filters of one location, whose rows arrive in the order of its file. Only one is not folded yet."""
+
+    def __init__(
+        self,
+        location: Location,
+        layout: UnitLayout,
+        num_values: Callable[[float], int],
+        fpp: float,
+        kind: type[Filling],
+    ) -> None:
+        """`num_values` returns the number of values to expect in a share of the location's rows."""
+        if layout.rows_per_unit == 0:
+            # The file has too many row groups to tell them apart.
+            layout = WHOLE
+        self._location = location
+        self._layout = layout
+        self._num_values = num_values
+        self._fpp = fpp
+        self._new = partial(kind, fpp=fpp)
+        self._cutter = UnitNumbers([layout]).cutter(0)
+        self._shares = layout.shares()
+        self._filters: list[_core.BloomFilter | None] = []
+        self._filling = self._new(num_values(self._shares[0]))
+        self._nulls = self._nans = False
+
+    @property
+    def num_bytes(self) -> int:
+        """Return the size of the largest filter before it is folded."""
+        return _core.shelf_num_bytes(self._num_values(max(self._shares)), self._fpp)
+
+    def add(self, keys: pa.Array) -> None:
+        """Add the keys of the next rows, which may be lists of keys."""
+        for unit, start, stop in self._cutter.cut(len(keys)):
+            self._finish_units_before(unit)
+            self._filling.add(keys.slice(start, stop - start))
+
+    def finish(self) -> Filled:
+        """Return the filters. Raises `ConflictError` if the file has fewer rows than its row groups had."""
+        self._cutter.finish()
+        self._finish_units_before(len(self._shares))
+        filters = tuple(self._filters)
+        if all(bloom is None for bloom in filters):
+            return Filled(self._location, nulls=self._nulls)
+        return Filled(self._location, filters, self._nulls, self._nans, layout=self._layout)
+
+    def _finish_units_before(self, unit: int) -> None:
+        while len(self._filters) < unit:
+            self._filters.append(self._filling.finish())
+            self._nulls |= self._filling.nulls
+            self._nans |= self._filling.nans
+            following = len(self._filters)
+            if following < len(self._shares):
+                self._filling = self._new(self._num_values(self._shares[following]))
 
 
 def _folded(filled: _core.BloomFilter, fpp: float) -> _core.BloomFilter:
@@ -102,20 +162,24 @@ class Shelved(Protocol):
         """Return the physical type and meaning of the values; None if there are none."""
 
     @property
-    def num_bytes(self) -> int:
-        """Return the size of the filter."""
+    def blocks(self) -> tuple[int | None, ...]:
+        """Return the number of blocks of the filter of each unit; None if a unit has no values."""
 
 
 class Placed(Shelved, Protocol):
-    """A location with its filter, which may be loaded at each access."""
+    """A location with its filters, which may be loaded at each access."""
 
     @property
     def location(self) -> Location:
         """Return the partition and the group."""
 
     @property
-    def filter(self) -> _core.BloomFilter | None:
-        """Return the filter; None if no row has a value."""
+    def filters(self) -> Sequence[_core.BloomFilter | None]:
+        """Return the filter of each unit; None if no row of a unit has a value."""
+
+    @property
+    def layout(self) -> UnitLayout:
+        """Return how the location is divided into units."""
 
     @property
     def nulls(self) -> bool:
@@ -130,9 +194,19 @@ class Placed(Shelved, Protocol):
         """Return whether some rows could not be read."""
 
 
-def filter_of(data: bytes, column_type: str | None) -> _core.BloomFilter:
-    """Decode a filter that `to_bytes` encoded."""
-    return _core.BloomFilter._restore(data, column_type)
+def bytes_of(filters: Sequence[_core.BloomFilter | None]) -> tuple[bytes, tuple[int, ...]]:
+    """Encode the filters of a location. Also return the length of each, which is 0 for a unit without a filter."""
+    encoded = [b"" if bloom is None else bloom.to_bytes() for bloom in filters]
+    return b"".join(encoded), tuple(map(len, encoded))
+
+
+def filters_of(data: bytes, lengths: Sequence[int], column_type: str | None) -> tuple[_core.BloomFilter | None, ...]:
+    """Decode the filters that `bytes_of` encoded."""
+    ends = accumulate(lengths)
+    return tuple(
+        _core.BloomFilter._restore(data[end - length : end], column_type) if length else None
+        for length, end in zip(lengths, ends, strict=True)
+    )
 
 
 ShelvedT = TypeVar("ShelvedT", bound=Shelved)
@@ -152,7 +226,7 @@ def on_shelves(filled: Iterable[ShelvedT], shelf_bytes: int = SHELF_BYTES) -> It
             empty.append(location)
             continue
         open_shelves.setdefault(column_type, []).append(location)
-        sizes[column_type] = sizes.get(column_type, 0) + location.num_bytes
+        sizes[column_type] = sizes.get(column_type, 0) + BLOCK * sum(filter(None, location.blocks))
         if sizes[column_type] >= shelf_bytes:
             del sizes[column_type]
             yield column_type, open_shelves.pop(column_type)
@@ -171,21 +245,37 @@ def shelve(filled: Iterable[Placed], shelf_bytes: int = SHELF_BYTES) -> Iterator
 
 
 def arranged(column_type: str, shelf: Iterable[Placed]) -> tuple[bytes, bytes]:
-    """Return the directory and the rows of one shelf. Only one filter at a time is loaded in addition to the rows."""
+    """Return the directory and the rows of one shelf. Only one location at a time is loaded in addition to the rows."""
     placed = list(shelf)
     locations = [
-        (*entry.location, entry.num_bytes // BLOCK if entry.column_type else None, *_flags(entry)) for entry in placed
+        (*entry.location, entry.blocks, entry.nulls, entry.nans, entry.unknown, _division(entry.layout))
+        for entry in placed
     ]
     arrangement = _core.ShelfArrangement(column_type, locations)
-    for number, entry in enumerate(placed):
-        if (filter := entry.filter) is not None:
-            arrangement.place(number, filter)
+    number = 0
+    for entry in placed:
+        for bloom in entry.filters:
+            if bloom is not None:
+                arrangement.place(number, bloom)
+            number += 1
     directory, rows = arrangement.finish()
     return directory.to_bytes(), rows
 
 
-def _flags(entry: Placed) -> tuple[bool, bool, bool]:
-    return entry.nulls, entry.nans, entry.unknown
+def _division(layout: UnitLayout) -> tuple[Sequence[int], int]:
+    return layout.row_groups, layout.rows_per_unit or 0
+
+
+def unshelve(directory: _core.Shelf, rows: bytes) -> Iterator[Filled]:
+    """Yield the locations of a shelf with their filters."""
+    for partition, group, filters, nulls, nans, unknown, division in directory.unshelve(rows):
+        yield Filled((partition, group), tuple(filters), nulls, nans, unknown, _layout_of(division))
+
+
+def _layout_of(division: tuple[Sequence[int], int]) -> UnitLayout:
+    """Return the layout of a location of a shelf."""
+    row_groups, rows_per_unit = division
+    return UnitLayout(tuple(row_groups), rows_per_unit or None) if row_groups else WHOLE
 
 
 class ShelfReader:
@@ -196,6 +286,8 @@ class ShelfReader:
         self._shelf = _core.Shelf.read(directory)
         self._rows = rows if isinstance(rows, RangeReader) else RangeReader(rows)
         self.locations = self._shelf.locations
+        # How each location is divided into units.
+        self.layouts = [_layout_of(division) for division in self._shelf.divisions]
         self.num_bytes = self._shelf.num_bytes
         # How many rows had a wrong checksum so far. They keep their locations.
         self.damaged = 0
@@ -213,7 +305,15 @@ class ShelfReader:
         return self.might_contain_each([values])
 
     def might_contain_each(self, groups: Sequence[Any]) -> set[Location]:
-        """Return the locations that may hold one of the values of each group. All groups are read together."""
+        """Return the locations with a unit that may hold one of the values of each group."""
+        units = self.units_with_each(groups)
+        return {location for location, kept in zip(self.locations, units, strict=True) if kept}
+
+    def units_with_each(self, groups: Sequence[Any]) -> list[list[int]]:
+        """Return for each location the units that may hold one of the values of each group.
+
+        The rows of all groups are read together.
+        """
         probes = [self._shelf.probe(values) for values in groups]
         fetched = _core.Fetched()
         while True:
@@ -222,13 +322,19 @@ class ShelfReader:
             if not needed:
                 break
             self._rows.fetch(needed, fetched)
-        matching = set(self.locations)
+        matching: list[bool] | None = None
         for _, answer in answers:
             assert answer is not None
             may_match, damaged = answer
             self.damaged += damaged
-            matching &= {location for location, matches in zip(self.locations, may_match, strict=True) if matches}
-        return matching
+            matching = may_match if matching is None else list(map(and_, matching, may_match))
+        units: list[list[int]] = []
+        start = 0
+        for layout in self.layouts:
+            end = start + layout.num_units
+            units.append([at - start for at in range(start, end) if matching is None or matching[at]])
+            start = end
+        return units
 
     @property
     def bytes_fetched(self) -> int:

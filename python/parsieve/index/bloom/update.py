@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -14,13 +14,15 @@ from parsieve.index.bloom.compact import full_shelves
 from parsieve.index.build.executor import Executor
 from parsieve.index.build.renewals import Renewed
 from parsieve.index.build.target import Target
+from parsieve.index.build.units import units_of
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import field_id_of
-from parsieve.index.log.commit import TEXT_FORM, BloomState, Commit, TextState
+from parsieve.index.log.commit import TEXT_FORM, BloomState, Commit, Content, TextState
 from parsieve.index.log.log import Log
 from parsieve.index.log.publish import Transaction
-from parsieve.lake.base import ColumnPath, Lake, Snapshot
+from parsieve.index.scan.units import Unit
+from parsieve.lake.base import Lake, Snapshot
 
 StateT = TypeVar("StateT", bound=BloomState)
 
@@ -43,7 +45,8 @@ def update(
         if newest is None or not (newest.blooms or newest.texts):
             return newest
         bring = _Update(log, lake, target, executor, renewed or {})
-        blooms, texts = bring.all_of(newest.blooms), bring.all_of(newest.texts)
+        blooms = {state.path: state for state in bring.all_of(newest.blooms.values())}
+        texts = {(state.path, state.content): state for state in bring.all_of(newest.texts.values())}
         if blooms == newest.blooms and texts == newest.texts:
             return newest
         if version := transaction.commit(target.table, blooms=blooms, texts=texts):
@@ -58,16 +61,19 @@ class _Update:
     executor: Executor[Any]
     renewed: Renewed
 
-    def all_of(self, states: Mapping[ColumnPath, StateT]) -> dict[ColumnPath, StateT]:
-        """Return the updated states of the columns that the table still has, by their current paths."""
-        updated = [self._updated(state) for state in states.values()]
-        return {state.path: state for state in updated if state is not None}
+    def all_of(self, states: Iterable[StateT]) -> list[StateT]:
+        """Return the updated states of the columns that the table still has."""
+        updated = [self._updated(state) for state in states]
+        return [state for state in updated if state is not None]
 
     def _updated(self, state: StateT) -> StateT | None:
-        is_text = isinstance(state, TextState)
+        content: Content = "values"
+        unit: Unit = "file"
         if isinstance(state, TextState) and state.form != TEXT_FORM:
             # A newer parsieve can use it, and brings it up to date.
             return state
+        if isinstance(state, TextState):
+            content, unit = state.content, state.unit
         column = self.target.find_column(state)
         if column is None:
             return None
@@ -77,7 +83,9 @@ class _Update:
             state = replace(state, bindings=(), shelves=())
         bound = bindings.read(store, state.bindings) if state.bindings else bindings.NOTHING
         changed = self.target.changed_slices(bound.tokens, self.renewed)
-        added, failed = self.executor.fill_shelves(self.lake, changed, {path: state.fpp}, texts=is_text)
+        units = units_of(self.lake, changed, {path: unit}, self.executor)
+        rates = {path: state.fpp}
+        added, failed = self.executor.fill_shelves(self.lake, changed, rates, content=content, units=units)
         tokens = self.target.bindings(failed)
         shelves = (*state.shelves, *added[path])
         if len(shelves) > MAX_SHELVES:

@@ -10,8 +10,10 @@ import pyarrow.compute as pc
 from parsieve import _core
 from parsieve._core import ParsieveError
 from parsieve.index.bloom.reader import BloomReader
+from parsieve.index.bloom.shelf import Filled, unshelve
 from parsieve.index.findings import UNREADABLE_ROWS, IndexProblem, current_rows, name_of, reason_of
-from parsieve.index.log.commit import TEXT_FORM, BloomState, TextState
+from parsieve.index.log.commit import TEXT_FORM, BloomState, Content, TextState
+from parsieve.index.scan.units import UnitNumbers
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Lake, Location, Snapshot
 from parsieve.predicate.elements import flat
@@ -28,30 +30,28 @@ def verify(store: Store, state: BloomState, lake: Lake | None, snapshot: Snapsho
     reader = _InspectedColumn(store, state)
     path = state.path
     problems: list[IndexProblem] = []
-    # The filter of each location, and whether the filter does not cover all rows.
-    filters: dict[Location, tuple[_core.BloomFilter | None, bool]] = {}
+    shelved: dict[Location, Filled] = {}
     for shelf in state.shelves:
         name = shelf.directory.name
         try:
             directory = _core.Shelf.read(shelf.directory.get(store))
             name = shelf.rows.name
-            for partition, group, bloom, _, _, unread in directory.unshelve(store.get(name)):
-                filters[Location(partition, group)] = (bloom, unread)
+            shelved |= {Location(*filled.location): filled for filled in unshelve(directory, store.get(name))}
         except OSError as error:
             problems.append(IndexProblem(path, name, reason_of(error), loses_rows=False))
         except ParsieveError as error:
             problems.append(IndexProblem(path, name, str(error), loses_rows=False))
     bound = reader.bound
     problems += [IndexProblem(path, name, reason, loses_rows=False) for name, reason in reader.doubts.items()]
-    is_text = isinstance(state, TextState)
+    content: Content = state.content if isinstance(state, TextState) else "values"
     if isinstance(state, TextState) and state.form != TEXT_FORM:
-        unknown = f"it has trigrams of form {state.form}, which this parsieve cannot check; use a newer parsieve"
+        unknown = f"it has {content} of form {state.form}, which this parsieve cannot check; use a newer parsieve"
         problems.append(IndexProblem(path, "text index", unknown, loses_rows=False))
     if not problems and lake is not None and snapshot is not None:
         for file_slice, rows in current_rows(state, bound, lake, snapshot):
-            bloom, unread = filters.get(file_slice.location, (None, True))
+            filled = shelved.get(file_slice.location)
             try:
-                problem = None if unread else _missing_value(bloom, rows, is_text)
+                problem = None if filled is None or filled.unknown else _missing_value(filled, rows, content)
             except (ParsieveError, OSError) as error:
                 problem = UNREADABLE_ROWS.format(error)
                 problems.append(IndexProblem(path, name_of(file_slice.location), problem, loses_rows=False))
@@ -61,16 +61,24 @@ def verify(store: Store, state: BloomState, lake: Lake | None, snapshot: Snapsho
     return problems
 
 
-def _missing_value(bloom: _core.BloomFilter | None, rows: Iterator[pa.Array], is_text: bool) -> str | None:
+def _missing_value(filled: Filled, rows: Iterator[pa.Array], content: Content) -> str | None:
+    cutter = UnitNumbers([filled.layout]).cutter(0)
     for array in rows:
-        # Filters contain NaN, but not nulls.
-        values = flat(array).drop_null()
-        if bloom is None:
-            if len(values):
-                return "it has values, but the index has no filter for it"
-        elif is_text:
-            if not _core.contains_trigrams(bloom, values):
-                return "a text of its rows is not in its filter"
-        elif not pc.all(bloom.check(values), min_count=0).as_py():
-            return "a value of its rows is not in its filter"
+        for unit, start, stop in cutter.cut(len(array)):
+            # Filters contain NaN, but not nulls.
+            values = flat(array.slice(start, stop - start)).drop_null()
+            bloom = filled.filters[unit]
+            if bloom is None:
+                if len(values):
+                    return "it has values, but the index has no filter for it"
+            elif not _contains(bloom, values, content):
+                return f"{'a value' if content == 'values' else 'a text'} of its rows is not in its filter"
     return None
+
+
+def _contains(bloom: _core.BloomFilter, values: pa.Array, content: Content) -> bool:
+    if content == "trigrams":
+        return _core.contains_trigrams(bloom, values)
+    if content == "words":
+        return _core.contains_words(bloom, values)
+    return bool(pc.all(bloom.check(values), min_count=0).as_py())

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from parsieve._core import BloomFilter
-from parsieve.index.bloom.shelf import Filled, filter_of
+from parsieve.index.bloom.shelf import BLOCK, Filled, bytes_of, filters_of
 from parsieve.index.scan.spill import Room
+from parsieve.index.scan.units import UnitLayout
 
 
 class Budget:
@@ -38,29 +39,32 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class _Spilled:
-    """A location whose filter is in a temporary file. Each access to `filter` reads it again."""
+    """A location whose filters are in a temporary file. Each access to `filters` reads them again."""
 
     location: tuple[str, str]
     column_type: str
-    num_bytes: int
+    blocks: tuple[int | None, ...]
     nulls: bool
     nans: bool
     unknown: bool
+    layout: UnitLayout
     file: BinaryIO
     start: int
-    length: int
+    # The bytes of each filter, 0 for a unit without one.
+    lengths: tuple[int, ...]
 
     @property
-    def filter(self) -> BloomFilter:
-        """Read the filter."""
+    def filters(self) -> Sequence[BloomFilter | None]:
+        """Read the filters."""
         self.file.seek(self.start)
-        data = self.file.read(self.length)
-        while len(data) < self.length:
-            more = self.file.read(self.length - len(data))
+        length = sum(self.lengths)
+        data = self.file.read(length)
+        while len(data) < length:
+            more = self.file.read(length - len(data))
             if not more:
                 raise OSError(f"a temporary file of the index build ended at {self.start + len(data)} bytes")
             data += more
-        return filter_of(data, self.column_type)
+        return filters_of(data, self.lengths, self.column_type)
 
 
 class WaitingFilters:
@@ -75,40 +79,42 @@ class WaitingFilters:
         self._end = 0
 
     def put(self, number: int, filled: Filled) -> None:
-        """Set the filter of the slice with this number."""
-        if filled.filter is None or self._room.take(filled.num_bytes):
+        """Set the filters of the slice with this number."""
+        num_bytes = BLOCK * sum(filter(None, filled.blocks))
+        if self._room.take(num_bytes):
             self._filters[number] = filled
         else:
-            self._filters[number] = self._spill(filled, filled.filter)
+            self._filters[number] = self._spill(filled)
 
     def append(self, filled: Filled) -> None:
-        """Append a filter."""
+        """Append the filters of a slice."""
         self._filters.append(None)
         self.put(len(self._filters) - 1, filled)
 
-    def _spill(self, filled: Filled, filter: BloomFilter) -> _Spilled:
-        data = memoryview(filter.to_bytes())
+    def _spill(self, filled: Filled) -> _Spilled:
+        data, lengths = bytes_of(filled.filters)
         with self._lock:
             if self._file is None:
                 self._file = self._room.open()
             start = self._end
             self._end += len(data)
             self._file.seek(start)
-            written = 0
-            while written < len(data):
-                written += self._file.write(data[written:])
+            rest = memoryview(data)
+            while rest:
+                rest = rest[self._file.write(rest) :]
         self._room.note(len(data))
         assert filled.column_type is not None
         return _Spilled(
             location=filled.location,
             column_type=filled.column_type,
-            num_bytes=filled.num_bytes,
+            blocks=filled.blocks,
             nulls=filled.nulls,
             nans=filled.nans,
             unknown=filled.unknown,
+            layout=filled.layout,
             file=self._file,
             start=start,
-            length=len(data),
+            lengths=lengths,
         )
 
     def __iter__(self) -> Iterator[Filled | _Spilled]:

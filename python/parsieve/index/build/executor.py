@@ -16,7 +16,7 @@ from parsieve.index.scan.units import UnitLayout
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 
 if TYPE_CHECKING:
-    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Layout
+    from parsieve.index.log.commit import Base, ColumnState, Content, DeltaPart, Layout
     from parsieve.index.log.parts import Shelf
     from parsieve.index.pages.build import MapReport
     from parsieve.index.sieve.delta import Delta
@@ -96,12 +96,18 @@ class Executor(Protocol[RowsT]):
         """
 
     def fill_shelves(
-        self, lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float], *, texts: bool = False
+        self,
+        lake: Lake,
+        slices: Sequence[Slice],
+        rates: Mapping[ColumnPath, float],
+        *,
+        content: Content = "values",
+        units: Mapping[ColumnPath, Sequence[UnitLayout]] | None = None,
     ) -> tuple[dict[ColumnPath, Shelves], dict[Location, Exception]]:
-        """Store shelves with a Bloom filter for each slice and column, read in one scan.
+        """Store shelves with a Bloom filter for each unit and column, read in one scan.
 
-        `rates` are the false positive rates. With `texts`, the filters have the trigrams of texts instead of values.
-        Also return why slices could not be read.
+        `rates` are the false positive rates, and `content` is the kind of their entries. `units` is how each column
+        divides the slices into units. Without it, each slice is one unit. Also return why slices could not be read.
         """
 
     def map_pages(self, lake: Lake, slices: Sequence[Slice]) -> MapReport:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from parsieve._core import ParsieveError
+from parsieve.index.build.executor import Executor
 from parsieve.index.scan.units import UNITS, Unit, UnitLayout
 from parsieve.io.parallel import map_in_threads
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
-from parsieve.lake.base import Lake, Slice
+from parsieve.lake.base import ColumnPath, Lake, Slice
 
 # The rows of a unit where row groups are cut.
 ROWS_PER_UNIT = 20_000
@@ -35,6 +37,16 @@ def plan_units(
         row_groups = read_row_groups(lake, slices, threads=threads)
     rows_per_unit = ROWS_PER_UNIT if unit == "rows" else None
     return [_layout(UnitLayout(groups, rows_per_unit)) for groups in row_groups]
+
+
+def units_of(
+    lake: Lake, slices: Sequence[Slice], kinds: Mapping[ColumnPath, Unit], executor: Executor[Any]
+) -> dict[ColumnPath, list[UnitLayout]]:
+    """Return how each slice is divided into units of the kind that each column has. Reads each footer at most once."""
+    has_finer = any(kind != "file" for kind in kinds.values())
+    row_groups = executor.read_row_groups(lake, slices) if has_finer else None
+    planned = {kind: plan_units(lake, slices, kind, row_groups=row_groups) for kind in set(kinds.values())}
+    return {path: planned[kind] for path, kind in kinds.items()}
 
 
 def read_row_groups(lake: Lake, slices: Sequence[Slice], *, threads: int = REQUESTS_AT_ONCE) -> list[tuple[int, ...]]:

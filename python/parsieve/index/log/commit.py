@@ -26,6 +26,14 @@ TEXT_FORM = 1
 HISTORY = 100
 
 
+# What the filters of an index contain.
+TextContent = Literal["trigrams", "words"]
+TEXT_CONTENTS: tuple[TextContent, ...] = ("trigrams", "words")
+Content = Literal["values"] | TextContent
+# A column may have one text index for each content.
+TextKey = tuple[ColumnPath, TextContent]
+
+
 @dataclass(frozen=True, slots=True)
 class TableState:
     """A snapshot of the table: its id in the table's format, and its instant."""
@@ -123,10 +131,18 @@ class BloomState:
 
 @dataclass(frozen=True, slots=True)
 class TextState(BloomState):
-    """The text index of one column in a version: a Bloom index of the trigrams of its texts."""
+    """The text index of one column in a version: a Bloom index of the trigrams or of the words of its texts."""
 
-    # The definition of the trigrams. A reader that does not know it skips no files.
+    # The definition of the trigrams or words. A reader that does not know it skips no files.
     form: int = TEXT_FORM
+    content: TextContent = "trigrams"
+    # The units of a build. Each shelf has the units of its locations.
+    unit: Unit = "file"
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of index, as in `Table.build_index`."""
+        return "text" if self.content == "trigrams" else "words"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +178,7 @@ class Commit:
     history: tuple[tuple[int, TableState], ...] = field(default=(), repr=False)
     # The map of pages, which belongs to the table and not to a column. None if the version has none.
     pages: MapState | None = None
-    texts: Mapping[ColumnPath, TextState] = field(default_factory=dict)
+    texts: Mapping[TextKey, TextState] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """Encode the version as a file."""
@@ -204,7 +220,7 @@ class Commit:
             blooms={state.path: state for state in blooms},
             history=tuple((entry.get("version", int), _state_of(entry)) for entry in fields.objects("history")),
             pages=_pages_of(fields) if fields.version > 1 else None,
-            texts={state.path: state for state in (_text_of(column, name) for column in texts)},
+            texts={(state.path, state.content): state for state in (_text_of(column, name) for column in texts)},
         )
 
     @property
@@ -242,7 +258,7 @@ def after(
     columns: Mapping[ColumnPath, ColumnState],
     blooms: Mapping[ColumnPath, BloomState] | None = None,
     *,
-    texts: Mapping[ColumnPath, TextState] | None = None,
+    texts: Mapping[TextKey, TextState] | None = None,
     pages: MapState | Literal[False] | None = None,
 ) -> Commit:
     """Return the version after `parent`.
@@ -341,15 +357,35 @@ def _bloom_of(fields: document.Fields, source: str) -> BloomState:
 
 
 def _text(column: TextState) -> dict[str, Any]:
-    return {**_bloom(column), "form": column.form}
+    return {**_bloom(column), "form": column.form, "content": column.content, "unit": column.unit}
 
 
 def _text_of(fields: document.Fields, source: str) -> TextState:
     state = _bloom_of(fields, source)
-    form = fields.get("form", int)
+    name = fields.get("content", str)
+    content = next((content for content in TEXT_CONTENTS if content == name), None)
+    if content is None:
+        raise UnsupportedError(f"{source}: this parsieve does not know text indexes of {name!r}; use a newer one")
     return TextState(
-        state.path, state.field_id, state.type, state.table, state.fpp, state.bindings, state.shelves, form=form
+        state.path,
+        state.field_id,
+        state.type,
+        state.table,
+        state.fpp,
+        state.bindings,
+        state.shelves,
+        form=fields.get("form", int),
+        content=content,
+        unit=_unit_of(fields, source),
     )
+
+
+def _unit_of(fields: document.Fields, source: str) -> Unit:
+    name = fields.get("unit", str)
+    unit = next((unit for unit in UNITS if unit == name), None)
+    if unit is None:
+        raise UnsupportedError(f"{source}: this parsieve does not know units of the kind {name!r}; use a newer one")
+    return unit
 
 
 def _column(column: ColumnState) -> dict[str, Any]:
@@ -383,10 +419,7 @@ def _layout_of(fields: document.Fields, source: str) -> Layout | None:
             "newer parsieve"
         )
     layout = fields.inner("layout")
-    name = layout.get("unit", str)
-    unit = next((unit for unit in UNITS if unit == name), None)
-    if unit is None:
-        raise UnsupportedError(f"{source}: this parsieve does not know units of the kind {name!r}; use a newer one")
+    unit = _unit_of(layout, source)
     return Layout(unit, _rate_of(layout, source) if layout.maybe("fpp", str) else None, layout.get("keep_keys", bool))
 
 

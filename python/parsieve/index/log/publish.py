@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from typing import Literal
 
 from parsieve.errors import ConflictError
-from parsieve.index.log.commit import BloomState, ColumnState, Commit, MapState, TableState, TextState, after
+from parsieve.index.log.commit import (
+    BloomState,
+    ColumnState,
+    Commit,
+    MapState,
+    TableState,
+    TextKey,
+    TextState,
+    after,
+)
 from parsieve.index.log.log import Log
 from parsieve.index.log.parts import lost
 from parsieve.lake.base import ColumnPath
@@ -17,7 +26,7 @@ RETRIES = 100
 
 Columns = Mapping[ColumnPath, ColumnState]
 Blooms = Mapping[ColumnPath, BloomState]
-Texts = Mapping[ColumnPath, TextState]
+Texts = Mapping[TextKey, TextState]
 
 
 class Transaction:
@@ -55,6 +64,11 @@ class Transaction:
             time.sleep(random.uniform(0, min(0.5, 0.005 * 2 ** min(self._begun - 1, 10))))
         self._begun += 1
         self._newest = self._log.newest()
+        return self._newest
+
+    @property
+    def newest(self) -> Commit | None:
+        """Return the version on which the next `commit` is based."""
         return self._newest
 
     def commit(
@@ -104,7 +118,7 @@ def _withdraw(log: Log, version: Commit, missing: set[str]) -> None:
             return
         columns = {path: state for path, state in newest.columns.items() if not _uses(state, missing)}
         blooms = {path: state for path, state in newest.blooms.items() if not _uses(state, missing)}
-        texts = {path: state for path, state in newest.texts.items() if not _uses(state, missing)}
+        texts = {key: state for key, state in newest.texts.items() if not _uses(state, missing)}
         has_bad_map = newest.pages is not None and _uses(newest.pages, missing)
         if not has_bad_map and len(columns) + len(blooms) + len(texts) == len(newest.states):
             return

@@ -78,7 +78,7 @@ def _commit_without(log: Log, columns: Sequence[str | Sequence[str]] | None) -> 
             return newest, paths
         kept = {path: state for path, state in newest.columns.items() if path not in paths}
         kept_blooms = {path: state for path, state in newest.blooms.items() if path not in paths}
-        kept_texts = {path: state for path, state in newest.texts.items() if path not in paths}
+        kept_texts = {key: state for key, state in newest.texts.items() if state.path not in paths}
         if version := transaction.commit(newest.table, columns=kept, blooms=kept_blooms, texts=kept_texts):
             return version, paths
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
 from parsieve._core import SieveUnits
@@ -50,6 +50,13 @@ class UnitLayout(NamedTuple):
         """Return the number of units."""
         return max(1, len(self.ends()))
 
+    def shares(self) -> list[float]:
+        """Return the share of the rows that each unit has."""
+        ends = self.ends()
+        if not ends or not ends[-1]:
+            return [1.0] * self.num_units
+        return [(end - start) / ends[-1] for start, end in pairwise([0, *ends])]
+
     def coarsened(self) -> UnitLayout:
         """Return the same layout, or a coarser one if it has too many units, as `SieveUnits.add` does."""
         layout = self
@@ -57,6 +64,10 @@ class UnitLayout(NamedTuple):
             if layout.num_units > SieveUnits.MAX_UNITS:
                 layout = UnitLayout(self.row_groups, rows_per_unit)
         return layout
+
+
+# A slice with one unit of unknown range.
+WHOLE = UnitLayout()
 
 
 class UnitNumbers:

@@ -12,13 +12,13 @@ from parsieve import _core
 from parsieve.index.build.executor import ColumnRows, Executor
 from parsieve.index.build.flow import BoundColumn, build_columns
 from parsieve.index.build.target import require_readable
-from parsieve.index.build.units import plan_units
+from parsieve.index.build.units import units_of
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import paths_of
 from parsieve.index.log.commit import Base, ColumnState, Commit, Layout, TableState
 from parsieve.index.log.log import Log
 from parsieve.index.log.publish import Transaction
-from parsieve.index.scan.units import Unit, UnitLayout
+from parsieve.index.scan.units import Unit
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 
 # Ranges of rows are the finest units. Files that have none are answered as a whole.
@@ -98,16 +98,6 @@ class _Sieve:
         self, transaction: Transaction, table: TableState, states: Mapping[ColumnPath, ColumnState]
     ) -> Commit | None:
         return transaction.commit(table, columns=states)
-
-
-def units_of(
-    lake: Lake, slices: Sequence[Slice], kinds: Mapping[ColumnPath, Unit], executor: Executor[Any]
-) -> dict[ColumnPath, list[UnitLayout]]:
-    """Return how each slice is divided into units of the kind that each column has. Reads each footer at most once."""
-    has_finer = any(kind != "file" for kind in kinds.values())
-    row_groups = executor.read_row_groups(lake, slices) if has_finer else None
-    planned = {kind: plan_units(lake, slices, kind, row_groups=row_groups) for kind in set(kinds.values())}
-    return {path: planned[kind] for path, kind in kinds.items()}
 
 
 def failed_locations(slices: Sequence[Slice], rows: ColumnRows) -> dict[Location, Exception]:

@@ -15,6 +15,7 @@ from parsieve._core import FormatError
 from parsieve.errors import ColumnNotFoundError, ConflictError, IndexNotFoundError, not_indexed
 from parsieve.index.build.executor import Executor
 from parsieve.index.build.target import Target
+from parsieve.index.build.units import units_of
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import path_of
@@ -25,7 +26,6 @@ from parsieve.index.log.publish import Transaction
 from parsieve.index.scan.runs import Built
 from parsieve.index.scan.spill import Room, Sections
 from parsieve.index.sieve.base import put_base
-from parsieve.index.sieve.build import units_of
 from parsieve.index.sieve.reader import ColumnReader
 from parsieve.index.sieve.reread import Masks, masks_of
 from parsieve.io.store.base import Store

@@ -13,6 +13,7 @@ from parsieve import _core
 from parsieve.errors import IndexNotFoundError
 from parsieve.index.build.executor import ColumnRows, Executor, RowsT
 from parsieve.index.build.target import Target
+from parsieve.index.build.units import units_of
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import differ_in_width, field_id_of
@@ -21,7 +22,7 @@ from parsieve.index.log.log import Log
 from parsieve.index.log.parts import Part
 from parsieve.index.log.publish import Transaction
 from parsieve.index.scan.units import Unit, UnitLayout
-from parsieve.index.sieve.build import failed_locations, rebuild, units_of
+from parsieve.index.sieve.build import failed_locations, rebuild
 from parsieve.index.sieve.compact import MOST_MASKED, compact
 from parsieve.index.sieve.delta import Delta, Difference, Differences
 from parsieve.index.sieve.reader import ColumnReader

@@ -1,8 +1,9 @@
-"""Fill the filters of a slice with the trigrams of its texts."""
+"""Fill the filters of a slice with the trigrams or the words of its texts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import pyarrow as pa
 
@@ -10,17 +11,19 @@ from parsieve import _core
 from parsieve.index.bloom.fill import fill
 from parsieve.index.bloom.shelf import Filled, Filling
 from parsieve.index.bloom.waiting import Budget
+from parsieve.index.log.commit import Content
+from parsieve.index.scan.units import UnitLayout
 from parsieve.lake.base import ColumnPath, Lake, Slice
 
-# The trigrams that a filter has room for at first. It is folded to the size that its trigrams need. Slices with
-# more trigrams, such as a gigabyte of Chinese, get more false positives.
-LEAST_TRIGRAMS, MOST_TRIGRAMS = 1 << 14, 1 << 22
+# The trigrams or words that a filter has room for at first. It is folded to the size that they need. Units with more
+# of them, such as a gigabyte of Chinese, get more false positives.
+LEAST_PARTS, MOST_PARTS = 1 << 14, 1 << 22
 # The assumed characters of text per byte of a file. Text that compresses better repeats its trigrams.
 CHARACTERS_PER_BYTE = 16
 
 
-class TextFilling(Filling):
-    """Fills the filter of one location with the trigrams of its texts."""
+class _TrigramFilling(Filling):
+    """Fills the filter of one unit with the trigrams of its texts."""
 
     def _filter_type(self, keys: pa.Array) -> pa.DataType:
         return pa.string()
@@ -29,18 +32,35 @@ class TextFilling(Filling):
         _core.insert_trigrams(filter, keys)
 
 
-def fill_texts(
-    lake: Lake, file_slice: Slice, rates: Mapping[ColumnPath, float], budget: Budget | None = None
+class _WordFilling(_TrigramFilling):
+    """Fills the filter of one unit with the words of its texts."""
+
+    def _insert(self, filter: _core.BloomFilter, keys: pa.Array) -> None:
+        _core.insert_words(filter, keys)
+
+
+_KINDS: dict[Content, type[Filling]] = {"values": Filling, "trigrams": _TrigramFilling, "words": _WordFilling}
+
+
+def fill_content(
+    lake: Lake,
+    file_slice: Slice,
+    rates: Mapping[ColumnPath, float],
+    budget: Budget | None = None,
+    *,
+    content: Content = "values",
+    layouts: Mapping[ColumnPath, UnitLayout] | None = None,
 ) -> tuple[list[Filled], Exception | None]:
-    """Fill the filters of a slice, as `bloom.fill.fill` does. `rates` are the false positive rates of a trigram."""
-    num_values = expected_trigrams(file_slice.size if file_slice.clean else None)
-    return fill(lake, file_slice, rates, budget, filling=TextFilling, num_values=num_values)
+    """Fill the filters of a slice, as `bloom.fill.fill` does, with values, trigrams or words."""
+    size = file_slice.size if file_slice.clean else None
+    num_values = None if content == "values" else partial(expected_parts, size)
+    return fill(lake, file_slice, rates, budget, layouts=layouts, kind=_KINDS[content], num_values=num_values)
 
 
-def expected_trigrams(size: int | None) -> int:
-    """Return the number of trigrams to expect at most in a file of this size.
+def expected_parts(size: int | None, share: float = 1.0) -> int:
+    """Return the number of trigrams, or of words, to expect at most in a share of a file of this size.
 
     It is a power of two, so that folded filters have few sizes. A lookup reads one row per size.
     """
-    characters = MOST_TRIGRAMS if size is None else size * CHARACTERS_PER_BYTE
-    return min(MOST_TRIGRAMS, max(LEAST_TRIGRAMS, 1 << characters.bit_length()))
+    characters = MOST_PARTS if size is None else int(size * share * CHARACTERS_PER_BYTE)
+    return min(MOST_PARTS, max(LEAST_PARTS, 1 << characters.bit_length()))

@@ -1,19 +1,23 @@
-"""Evidence from the Bloom index and the text index: whether a file's filter contains one of some keys, or a text."""
+"""Evidence from the Bloom index and text indexes: whether a file's filters contain one of some keys, or a text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve._core import ParsieveError
-from parsieve.index.bloom.reader import BloomReader
+from parsieve.index.bloom.reader import BloomReader, KeptUnits
+from parsieve.index.log.commit import TextContent
 from parsieve.index.text.reader import TextReader
 from parsieve.index.view import View
 from parsieve.lake.base import Location, Slice
+from parsieve.lake.slices import Slices
 from parsieve.plan.evidence.base import Evidence
-from parsieve.plan.evidence.questions import Among, Question, trigrams_of_question
+from parsieve.plan.evidence.questions import Among, Question, trigrams_of_question, words_of_question
+from parsieve.plan.evidence.sieve_index import UnitAnswer, UnitRanges
 
 
 class BloomIndexEvidence(Evidence):
@@ -81,35 +85,57 @@ class BloomIndexEvidence(Evidence):
 
 
 class TextIndexEvidence(Evidence):
-    """The text index, which answers for slices in the version that their filters were built from."""
+    """A text index, which answers for slices in the version that its filters were built from."""
 
-    name = "text index"
-
-    def __init__(self, view: View, slices: Sequence[Slice]) -> None:
+    def __init__(self, view: View, slices: Sequence[Slice], content: TextContent) -> None:
+        self.name = "text index" if content == "trigrams" else "words index"
+        self._content = content
         self._view = view
         self._slices = slices
         # Columns whose filters could not be used, with the reason.
         self.failed: dict[str, str] = {}
+        self._kept: dict[Question, Mapping[Location, KeptUnits]] = {}
+
+    def _parts(self, question: Question) -> list[tuple[str, ...]] | None:
+        return trigrams_of_question(question) if self._content == "trigrams" else words_of_question(question)
 
     def _reader(self, question: Question) -> TextReader | None:
-        if not trigrams_of_question(question):
+        if not self._parts(question):
             return None
-        reader = self._view.text(question.column.path, question.column.field_id)
+        reader = self._view.text(question.column.path, question.column.field_id, self._content)
         if reader is not None and reader.problem is not None:
             self.failed[str(question.column)] = reader.problem
         return reader
 
     def may_match(self, question: Question, candidates: pa.BooleanArray) -> pa.BooleanArray | None:
-        """Look the trigrams up in the filters of all slices together."""
+        """Look the trigrams or words up in the filters of all slices together."""
         reader = self._reader(question)
-        if reader is None:
+        if reader is None or reader.problem is not None:
             return None
         try:
-            return reader.may_contain(trigrams_of_question(question) or (), self._slices)
+            self._kept[question] = reader.units_with(self._parts(question) or ())
+            return reader.with_units(self._kept[question], self._slices)
         except (ParsieveError, OSError, TypeError, ValueError) as error:
             # A filter that cannot be read excludes nothing.
             self.failed[str(question.column)] = str(error)
             return None
+
+    def find_units(self, question: Question, numbers: pa.Int64Array) -> UnitAnswer | None:
+        """Return the units of some slices that may match; None if every unit of these slices may.
+
+        `may_match` has asked the index before.
+        """
+        reader, kept = self._reader(question), self._kept.get(question, {})
+        if reader is None or str(question.column) in self.failed:
+            return None
+        slices = Slices.of(self._slices).at(numbers.to_pylist())
+        known = reader.known(slices).to_pylist()
+        narrowed: dict[int, KeptUnits] = {}
+        for number, file_slice, is_known in zip(numbers.to_pylist(), slices, known, strict=True):
+            of_slice = kept.get(file_slice.location) if is_known else None
+            if of_slice is not None and len(of_slice.units) < of_slice.layout.num_units:
+                narrowed[number] = of_slice
+        return _unit_answer(numbers, narrowed) if narrowed else None
 
     def covers(self, question: Question) -> pa.BooleanArray | None:
         """Return for each slice whether it has a filter of its version; None if filters cannot answer the question."""
@@ -133,4 +159,24 @@ class TextIndexEvidence(Evidence):
 
     def describe(self, question: Question, unit: int) -> str:
         """Describe the answer of a filter."""
-        return "three characters of the text are not in the file, according to the text index"
+        part = "three characters of the text are" if self._content == "trigrams" else "a word is"
+        return f"{part} not in the file, according to the {self.name}"
+
+
+def _unit_answer(numbers: pa.Int64Array, narrowed: Mapping[int, KeptUnits]) -> UnitAnswer:
+    """Return the units of some slices, which are numbered by their position in the table."""
+    ids = [number if number in narrowed else None for number in numbers.to_pylist()]
+    layouts = [narrowed[number].layout for number in ids if number is not None]
+    ends = [layout.ends() for layout in layouts]
+    units = [unit for of_slice in ends for unit in pairwise([0, *of_slice])]
+    columns = (
+        [len(layout.row_groups) for layout in layouts],
+        [len(of_slice) for of_slice in ends],
+        [rows for layout in layouts for rows in layout.row_groups],
+        [start for start, _ in units],
+        [end - start for start, end in units],
+    )
+    ranges = UnitRanges(pa.array(ids, pa.uint32()), [pa.array(column, pa.int64()) for column in columns])
+    kept = [(number, unit) for number in ids if number is not None for unit in narrowed[number].units]
+    names, places = zip(*kept, strict=True) if kept else ((), ())
+    return UnitAnswer(ranges, pa.array(names, pa.uint32()), pa.array(places, pa.uint32()))

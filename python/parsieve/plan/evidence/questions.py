@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 from parsieve.predicate import expr as typed
 from parsieve.predicate.expr import Column, Expr, Literal
 from parsieve.predicate.normalize import normalize
+from parsieve.predicate.text.like import Wildcard
 from parsieve.predicate.text.trigrams import trigrams_of
+from parsieve.predicate.text.words import whole_words
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +85,16 @@ class HoldsText(Question):
 
     def __str__(self) -> str:
         return str(self.like)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HoldsWord(Question):
+    """Is there a text with a word?"""
+
+    test: typed.HasToken
+
+    def __str__(self) -> str:
+        return str(self.test)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,10 +202,12 @@ def _tree(expr: Expr) -> Tree:
             return Begins(column, prefix, opposite=True)
         case typed.Like(column):
             return HoldsText(column, expr)
+        case typed.HasToken(column):
+            return HoldsWord(column, expr)
         case typed.AnyElement(_, condition):
             # Some element in the file must answer each question of the condition.
             return _tree(condition)
-        case typed.Not(typed.Like() | typed.AnyElement()):
+        case typed.Not(typed.Like() | typed.HasToken() | typed.AnyElement()):
             # Nothing shows that all texts of a file match, or that all lists of a file have such an element.
             return Constant(True)
     raise AssertionError(expr)
@@ -204,8 +218,23 @@ def trigrams_of_question(question: Question) -> list[tuple[str, ...]] | None:
     match question:
         case HoldsText(_, like):
             return trigrams_of(like.texts, ignore_case=like.ignore_case)
+        case HoldsWord(_, test):
+            return trigrams_of([test.word])
         case Begins(_, prefix, False) if isinstance(text := prefix.scalar.as_py(), str):
             return trigrams_of([text])
+    return None
+
+
+def words_of_question(question: Question) -> list[tuple[str, ...]] | None:
+    """Return the words that a matching text has, as `trigrams_of_question` does; None for questions of other kinds."""
+    match question:
+        case HoldsText(_, like):
+            # If the case is ignored, a word has too many spellings.
+            return [] if like.ignore_case else [(word,) for word in whole_words(like.pattern)]
+        case HoldsWord(_, test):
+            return [(test.word,)]
+        case Begins(_, prefix, False) if isinstance(text := prefix.scalar.as_py(), str):
+            return [(word,) for word in whole_words((text, Wildcard.ANY))]
     return None
 
 

@@ -93,13 +93,13 @@ class RowsOfFiles(KeptRows):
 def find_in_few(
     files: Candidates,
     kept: pa.Int64Array,
-    answers: Mapping[Question, UnitAnswer],
+    answers: Mapping[Question, Sequence[UnitAnswer]],
     groups: Judged | None,
     footers: Mapping[int, Sequence[int]],
 ) -> RowsOfFiles | None:
     """Return the rows that may match of the kept files whose row groups are known, or None if nothing is known."""
     numbers = kept.to_pylist()
-    layouts = list({id(answer.column): answer.column for answer in answers.values()}.values())
+    layouts = list({id(answer.column): answer.column for some in answers.values() for answer in some}.values())
     sizes: dict[int, Sequence[int]] = {}
     for at, number in enumerate(numbers):
         sources = [layout.slices[at].row_groups for layout in layouts]
@@ -126,7 +126,7 @@ class _Evaluation:
     sizes: Mapping[int, Sequence[int]]
     # The position of each kept file in the answers of the index.
     positions: Mapping[int, int]
-    answers: Mapping[Question, UnitAnswer]
+    answers: Mapping[Question, Sequence[UnitAnswer]]
     groups: Judged | None
 
     def rows(self, tree: Tree, number: int) -> Ranges | None:
@@ -146,33 +146,28 @@ class _Evaluation:
         by_file = self.files.may_match.get(tree)
         if by_file is not None and by_file[number].as_py() is False:
             return []
-        return _all_of([self._units(tree, number), self._row_groups(tree, number)])
+        by_units = [
+            self._units(answer, kept, number)
+            for answer, kept in zip(self.answers.get(tree, ()), self._kept_units.get(tree, ()), strict=True)
+        ]
+        return _all_of([*by_units, self._row_groups(tree, number)])
 
-    def _units(self, question: Question, number: int) -> Ranges | None:
-        """Return the rows of the units in an answer of the index."""
-        answer = self.answers.get(question)
-        if answer is None:
-            return None
+    def _units(self, answer: UnitAnswer, kept_units: Mapping[int, list[int]], number: int) -> Ranges | None:
+        """Return the rows of the units in an answer of an index."""
         slice_id, _, units = answer.column.slices[self.positions[number]]
         # The index does not answer for slices without an id.
         if slice_id is None:
             return None
-        kept = self._kept_units[question].get(slice_id, [])
+        kept = kept_units.get(slice_id, [])
         # An answer may name the whole slice, with a number that no unit has.
         if any(unit >= len(units) for unit in kept):
             return None
         return union([units[unit] for unit in kept])
 
     @cached_property
-    def _kept_units(self) -> dict[Question, dict[int, list[int]]]:
-        """For each question and slice id, the units in the answer of the index."""
-        by_question: dict[Question, dict[int, list[int]]] = {}
-        for question, answer in self.answers.items():
-            by_id: dict[int, list[int]] = {}
-            for slice_id, unit in zip(answer.ids.to_pylist(), answer.units.to_pylist(), strict=True):
-                by_id.setdefault(slice_id, []).append(unit)
-            by_question[question] = by_id
-        return by_question
+    def _kept_units(self) -> dict[Question, list[dict[int, list[int]]]]:
+        """For each answer to each question, the units by slice id."""
+        return {question: [_by_id(answer) for answer in some] for question, some in self.answers.items()}
 
     def _row_groups(self, question: Question, number: int) -> Ranges | None:
         """Return the rows of the row groups that may answer a question; all rows if the file was not opened."""
@@ -192,6 +187,14 @@ class _Evaluation:
         for unit, (number, group) in enumerate(() if self.groups is None else self.groups[1]):
             by_file.setdefault(number, []).append((unit, group))
         return by_file
+
+
+def _by_id(answer: UnitAnswer) -> dict[int, list[int]]:
+    """Return the units of an answer by slice id."""
+    by_id: dict[int, list[int]] = {}
+    for slice_id, unit in zip(answer.ids.to_pylist(), answer.units.to_pylist(), strict=True):
+        by_id.setdefault(slice_id, []).append(unit)
+    return by_id
 
 
 def _all_of(sets: Sequence[Ranges | None]) -> Ranges | None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve.plan.evidence.bloom_index import TextIndexEvidence
 from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.questions import Question, leaves
 from parsieve.plan.evidence.row_groups import Judged
@@ -28,7 +29,7 @@ NO_ROW_MATCHES = "no range of rows may match all of its parts, according to the 
 
 def find_rows(
     files: Candidates,
-    sieve: SieveIndexEvidence | None,
+    indexes: Sequence[SieveIndexEvidence | TextIndexEvidence],
     groups: Judged | None = None,
     footers: Mapping[int, Sequence[int]] | None = None,
 ) -> KeptRows | None:
@@ -39,13 +40,14 @@ def find_rows(
     kept = pc.indices_nonzero(files.kept).cast(pa.int64())
     if len(kept) > MOST_FILES:
         return None
-    answers: dict[Question, UnitAnswer] = {}
-    if sieve is not None and len(kept):
-        found = [(question, sieve.find_units(question, kept)) for question in leaves(files.tree)]
-        answers = {question: answer for question, answer in found if answer is not None}
+    answers: dict[Question, list[UnitAnswer]] = {}
+    for index in indexes if len(kept) else ():
+        for question in leaves(files.tree):
+            if (answer := index.find_units(question, kept)) is not None:
+                answers.setdefault(question, []).append(answer)
     if not answers and not footers:
         return None
-    size = len(kept) + sum(len(answer.ids) + answer.column.size for answer in answers.values())
+    size = len(kept) + sum(len(answer.ids) + answer.column.size for some in answers.values() for answer in some)
     size += 0 if groups is None else len(groups[1])
     find = find_in_few if size <= FEW else find_in_many
     return find(files, kept, answers, groups, footers or {})

@@ -19,12 +19,12 @@ from parsieve.plan.rows.sets import RowAxis, RowSet, RowsOnAxis
 def find_in_many(
     files: Candidates,
     kept: pa.Int64Array,
-    answers: Mapping[Question, UnitAnswer],
+    answers: Mapping[Question, Sequence[UnitAnswer]],
     groups: Judged | None,
     footers: Mapping[int, Sequence[int]],
 ) -> RowsOnAxis | None:
     """Return the rows that may match of the kept files whose row groups are known, or None if nothing is known."""
-    layouts = list({id(answer.column): answer.column for answer in answers.values()}.values())
+    layouts = list({id(answer.column): answer.column for some in answers.values() for answer in some}.values())
     axis = _axis(kept, [layout.row_groups for layout in layouts], footers)
     if not len(axis):
         return None
@@ -59,7 +59,7 @@ class _Evaluation:
 
     files: Candidates
     axis: RowAxis
-    answers: Mapping[Question, UnitAnswer]
+    answers: Mapping[Question, Sequence[UnitAnswer]]
     # The numbers of the kept slices, to which the answers refer.
     kept: pa.Int64Array
     groups: Judged | None
@@ -82,9 +82,7 @@ class _Evaluation:
         return self._question(tree)
 
     def _question(self, question: Question) -> RowSet | None:
-        sets = []
-        if question in self.answers:
-            sets.append(self._units(self.answers[question]))
+        sets = [self._units(answer) for answer in self.answers.get(question, ())]
         by_file = self.files.may_match.get(question)
         if by_file is not None:
             mask = by_file.take(self.axis.numbers)

@@ -65,7 +65,9 @@ def step_operand(operand: Operand, step: str, zone: str | None, form: StepForm =
     if step not in STEPS:
         raise NotUnderstoodError(f"the step {shortened(repr(step))} is not supported; use one of {', '.join(STEPS)}")
     if not (pa.types.is_timestamp(source) or pa.types.is_date(source)):
-        raise NotUnderstoodError(f"{column} is {type_name(source)}; only timestamps and dates can be cut off to a {step}")
+        raise NotUnderstoodError(
+            f"{column} is {type_name(source)}; only timestamps and dates can be cut off to a {step}"
+        )
     if operand.step is not None or operand.cast:
         raise NotUnderstoodError(f"only {column} itself can be cut off to a {step}")
     if is_zoned(column) and zone not in ("UTC", "Etc/UTC", "Z", "+00:00"):

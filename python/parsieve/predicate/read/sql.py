@@ -59,6 +59,9 @@ _EVALUATED: dict[Operator, Any] = {
 _MATCHES: dict[str, Callable[[str], Pattern] | None] = {"suffix": pattern_before, "regexp_matches": None}
 
 
+# The test for a word, with ClickHouse's name for it.
+_TOKEN_FUNCTIONS = ("has_token", "hastoken")
+
 # Functions on lists, with the number of values that they look for: one, some of a list, or all of a list.
 _ONE, _ANY, _ALL = "one", "any", "all"
 _LIST_FUNCTIONS = {
@@ -245,6 +248,8 @@ class _Reader:
                 return self._match(node, node.this, node.expression, None)
             case exp.Anonymous(this=str(name), expressions=[tested, pattern]) if name.lower() in _MATCHES:
                 return self._match(node, tested, pattern, _MATCHES[name.lower()])
+            case exp.Anonymous(this=str(name), expressions=[tested, word]) if name.lower() in _TOKEN_FUNCTIONS:
+                return build.has_token(self.operand(tested), self.value(word))
             case exp.ArrayContains() | exp.ArrayContainsAll():
                 _only(node, "this", "expression")
                 return self._test_list(

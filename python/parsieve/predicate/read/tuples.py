@@ -63,12 +63,14 @@ def _term(term: tuple[Any, str, Any], names: ColumnNames, build: Builder) -> Exp
     if not isinstance(name, str) and not (isinstance(name, tuple) and all(isinstance(part, str) for part in name)):
         raise TypeError(f"a column is a name or a tuple of names, not {name!r}")
     operand = Operand(names.find([name] if isinstance(name, str) else name))
-    known = [*_OPERATORS, "in", "not in", "contains", "contains any", "contains all"]
+    known = [*_OPERATORS, "in", "not in", "contains", "contains any", "contains all", "has token"]
     if op not in known:
         raise ValueError(f"{op!r} is none of {', '.join(known)}")
     try:
         if op in _OPERATORS:
             return compare_ieee(build, operand, _OPERATORS[op], _value(operand, value))
+        if op == "has token":
+            return build.has_token(operand, _value(operand, value))
         elements = Elements(operand.column)
         if op == "contains":
             return elements.has_any(build, [_value(elements.operand, value)])

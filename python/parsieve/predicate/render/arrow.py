@@ -17,6 +17,7 @@ from parsieve.predicate.expr import (
     Column,
     Compare,
     Expr,
+    HasToken,
     In,
     IsNull,
     Like,
@@ -27,6 +28,7 @@ from parsieve.predicate.expr import (
 )
 from parsieve.predicate.render.form import join_balanced, prepare
 from parsieve.predicate.text.like import contained_text, last_text, write_regex
+from parsieve.predicate.text.words import write_word_regex
 
 _OPERATORS = {
     "=": operator.eq,
@@ -77,6 +79,10 @@ def _render(expr: Expr) -> pc.Expression:
             return _like(expr)
         case Not(Like() as like):
             return ~_like(like)
+        case HasToken(column):
+            return match_token(_field(column), expr)
+        case Not(HasToken(column) as test):
+            return ~match_token(_field(column), test)
         case AnyElement() | Not(AnyElement()):
             raise UnsupportedError(f"pyarrow has no expression for {expr}; use to_arrow or to_batches")
     raise AssertionError(expr)
@@ -116,11 +122,21 @@ def _like(leaf: Like) -> pc.Expression:
     return match_pattern(_field(leaf.column), leaf)
 
 
+def match_token(values: Any, leaf: HasToken) -> Any:
+    """Test a column for a word: an array or an Expression."""
+    return pc.match_substring_regex(_searchable(values, leaf.column), write_word_regex(leaf.word))
+
+
+def _searchable(values: Any, column: Column) -> Any:
+    """Return a column in a type that pyarrow can search: it cannot search views."""
+    if not pa.types.is_string_view(column.value_type):
+        return values
+    return pc.cast(values, pa.large_string()) if isinstance(values, pa.Array) else values.cast(pa.large_string())
+
+
 def match_pattern(values: Any, leaf: Like) -> Any:
     """Match a column with a pattern: an array or an Expression."""
-    if pa.types.is_string_view(leaf.column.value_type):
-        # pyarrow has no such functions for views.
-        values = pc.cast(values, pa.large_string()) if isinstance(values, pa.Array) else values.cast(pa.large_string())
+    values = _searchable(values, leaf.column)
     if (text := contained_text(leaf.pattern)) is not None:
         return pc.match_substring(values, text, ignore_case=leaf.ignore_case)
     if (text := last_text(leaf.pattern)) is not None and not leaf.ignore_case:

@@ -17,6 +17,7 @@ from parsieve.predicate.expr import (
     Column,
     Compare,
     Expr,
+    HasToken,
     In,
     IsNull,
     Like,
@@ -27,6 +28,7 @@ from parsieve.predicate.expr import (
 )
 from parsieve.predicate.render.form import join_balanced, prepare
 from parsieve.predicate.text.like import contained_text, last_text, write_regex
+from parsieve.predicate.text.words import write_word_regex
 
 if TYPE_CHECKING:
     import polars as pl
@@ -74,6 +76,10 @@ def _render(expr: Expr) -> pl.Expr:
             return _like(expr)
         case Not(Like() as like):
             return ~_like(like)
+        case HasToken(column, word):
+            return _column(column).str.contains(write_word_regex(word))
+        case Not(HasToken(column, word)):
+            return ~_column(column).str.contains(write_word_regex(word))
         case AnyElement():
             return _any_element(expr)
         case Not(AnyElement() as test):

@@ -21,6 +21,7 @@ from parsieve.predicate.expr import (
     Column,
     Compare,
     Expr,
+    HasToken,
     In,
     IsNull,
     Like,
@@ -31,6 +32,7 @@ from parsieve.predicate.expr import (
 )
 from parsieve.predicate.render.form import prepare
 from parsieve.predicate.text.like import contained_text, last_text, write_like
+from parsieve.predicate.text.words import write_word_regex
 from parsieve.predicate.times.temporal import NANOS
 
 _EPOCH = date(1970, 1, 1)
@@ -74,7 +76,7 @@ class _Sql(ABC):
                 return "TRUE" if value else "FALSE"
             case Not(IsNull(column)):
                 return f"({self.column(column)} IS NOT NULL)"
-            case Not(In() | StartsWith() | Like() | AnyElement() as leaf):
+            case Not(In() | StartsWith() | Like() | HasToken() | AnyElement() as leaf):
                 return f"(NOT {self.condition(leaf)})"
             case IsNull(column):
                 return f"({self.column(column)} IS NULL)"
@@ -91,6 +93,8 @@ class _Sql(ABC):
                 return self.starts_with(column, prefix)
             case Like():
                 return self.like(expr)
+            case HasToken(column, word):
+                return f"{self.find_regex}({self.column(column)}, {self.text(write_word_regex(word))})"
             case AnyElement(column, condition):
                 return self.any_element(column, self.condition(condition))
         raise AssertionError(expr)
@@ -127,6 +131,8 @@ class _Sql(ABC):
         raise UnsupportedError(f"conditions for {self.name} do not support columns of type {kind}")
 
     name: str
+    # The function that looks for a regular expression in a text.
+    find_regex: str
 
     @abstractmethod
     def column(self, column: Column) -> str: ...
@@ -172,6 +178,7 @@ def _timestamp_text(nanos: int, digits: int) -> str | None:
 
 class _DuckDb(_Sql):
     name = "DuckDB"
+    find_regex = "regexp_matches"
 
     def column(self, column: Column) -> str:
         if column.is_repeated:
@@ -258,6 +265,7 @@ def _next_prefix(prefix: bytes) -> bytes | None:
 
 class _Spark(_Sql):
     name = "Spark"
+    find_regex = "regexp_like"
 
     def column(self, column: Column) -> str:
         if column.is_repeated:

@@ -16,10 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from parsieve.index.bloom.compact import live_filters
-from parsieve.index.bloom.fill import FOLDER, fill, put_filters, put_shelf
-from parsieve.index.bloom.shelf import Filled, arranged, filter_of, on_shelves
+from parsieve.index.bloom.fill import FOLDER, put_filters, put_shelf
+from parsieve.index.bloom.shelf import Filled, arranged, bytes_of, filters_of, on_shelves
+from parsieve.index.log.commit import Content
 from parsieve.index.log.parts import Shelf
-from parsieve.index.text.fill import fill_texts
+from parsieve.index.scan.units import UnitLayout
+from parsieve.index.text.fill import fill_content
 from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 
@@ -28,19 +30,25 @@ FILE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class StoredFilter:
-    """The filter of a slice in a file of the store. The name of the file is empty if the slice has no filter."""
+class StoredFilters:
+    """The filters of a slice in a file of the store. The name of the file is empty if the slice has none."""
 
     location: tuple[str, str]
     column_type: str | None
-    # The size of the bits. In the file, the filter also has a header.
-    num_bytes: int
+    # The size of the bits of each filter. In the file, a filter also has a header.
+    blocks: tuple[int | None, ...]
     nulls: bool
     nans: bool
     unknown: bool
+    layout: UnitLayout
+    lengths: tuple[int, ...]
     name: str = ""
     start: int = 0
-    end: int = 0
+
+    @property
+    def end(self) -> int:
+        """Return the position after the last filter."""
+        return self.start + sum(self.lengths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +70,16 @@ class FillTask:
     lake: Lake
     slices: Sequence[Slice]
     rates: Mapping[ColumnPath, float]
-    # Whether the filters have the trigrams of texts instead of values.
-    texts: bool = False
+    content: Content
+    # How each column divides the slices into units; empty if each slice is one unit.
+    units: Mapping[ColumnPath, Sequence[UnitLayout]]
 
 
 @dataclass(frozen=True)
 class FilledSlice:
     """The filters of a slice, in the order of the columns."""
 
-    filters: list[StoredFilter]
+    filters: list[StoredFilters]
     seconds: float
     error: Exception | None
 
@@ -80,18 +89,17 @@ def fill_filters(task: FillTask) -> list[FilledSlice]:
     slices: list[FilledSlice] = []
     waiting = bytearray()
     name = unique(FOLDER, "filters")
-    fill_slice = fill_texts if task.texts else fill
-    for file_slice in task.slices:
+    for number, file_slice in enumerate(task.slices):
         started = time.monotonic()
-        filters, error = fill_slice(task.lake, file_slice, task.rates)
+        layouts = {path: of_slices[number] for path, of_slices in task.units.items()}
+        filters, error = fill_content(task.lake, file_slice, task.rates, content=task.content, layouts=layouts)
         stored = []
         for filled in filters:
-            start = len(waiting)
-            if filled.filter is not None:
-                waiting += filled.filter.to_bytes()
-            place = (name, start, len(waiting)) if filled.filter is not None else ("", 0, 0)
-            flags = (filled.nulls, filled.nans, filled.unknown)
-            stored.append(StoredFilter(filled.location, filled.column_type, filled.num_bytes, *flags, *place))
+            data, lengths = bytes_of(filled.filters)
+            place = (name, len(waiting)) if data else ("", 0)
+            waiting += data
+            of_slice = (filled.location, filled.column_type, filled.blocks, filled.nulls, filled.nans, filled.unknown)
+            stored.append(StoredFilters(*of_slice, filled.layout, lengths, *place))
         slices.append(FilledSlice(stored, time.monotonic() - started, error))
         if len(waiting) >= FILE_BYTES:
             task.store.put(name, bytes(waiting))
@@ -107,7 +115,7 @@ class ShelfTask:
 
     store: Store
     column_type: str
-    filters: tuple[StoredFilter, ...]
+    filters: tuple[StoredFilters, ...]
 
 
 def shelf_tasks(
@@ -126,9 +134,9 @@ def arrange_shelf(task: ShelfTask) -> Shelf:
     return put_shelf(task.store, *arranged(task.column_type, _read_filters(task.store, task.filters)))
 
 
-def _read_filters(store: Store, filters: Sequence[StoredFilter]) -> Iterator[Filled]:
+def _read_filters(store: Store, filters: Sequence[StoredFilters]) -> Iterator[Filled]:
     """Yield the filters in order. Neighboring filters of a file are read together."""
-    files: dict[str, list[StoredFilter]] = {}
+    files: dict[str, list[StoredFilters]] = {}
     for stored in filters:
         if stored.name:
             files.setdefault(stored.name, []).append(stored)
@@ -137,8 +145,9 @@ def _read_filters(store: Store, filters: Sequence[StoredFilter]) -> Iterator[Fil
         contents = store.get_ranges(name, [(stored.start, stored.end) for stored in in_file])
         data |= {(name, stored.start): content for stored, content in zip(in_file, contents, strict=True)}
     for stored in filters:
-        bloom = filter_of(data.pop((stored.name, stored.start)), stored.column_type) if stored.name else None
-        yield Filled(stored.location, bloom, stored.nulls, stored.nans, stored.unknown)
+        content = data.pop((stored.name, stored.start)) if stored.name else b""
+        of_slice = filters_of(content, stored.lengths, stored.column_type)
+        yield Filled(stored.location, of_slice, stored.nulls, stored.nans, stored.unknown, stored.layout)
 
 
 @dataclass(frozen=True)

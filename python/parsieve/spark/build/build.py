@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from parsieve.filters.options import checked_fpp
 from parsieve.index.bloom import build as bloom
+from parsieve.index.build.kinds import check_kind, content_of
 from parsieve.index.build.settle import log_left_out, settle, unsettled
 from parsieve.index.log.columns import paths_of
 from parsieve.index.log.commit import Commit, TableState
@@ -14,7 +15,7 @@ from parsieve.index.log.log import Log
 from parsieve.index.pages import maintain
 from parsieve.index.sieve import build as sieve
 from parsieve.index.text.build import build as build_text
-from parsieve.index.text.build import check_columns
+from parsieve.index.text.build import check_columns, units_for
 from parsieve.lake.rows.columns import indexable_path
 from parsieve.observe.logs import SPARK, place
 from parsieve.spark.build import kinds
@@ -60,7 +61,8 @@ def build_index(
         columns: one column or several; for a field of a struct, the path with dots.
         kind: as for `Table.build_index`: "sieve" answers points, ranges and prefixes; "bloom" stores a filter for each
             file, which answers only points, takes fewer bytes, and rejects keys that do not exist; "both" builds both,
-            with one scan for each; "text" stores a filter for each file, which answers for text inside strings; "auto"
+            with one scan for each; "text" stores a filter for each unit, which answers for text inside strings, and
+            "words" for whole words; "auto"
             builds for each column what `advise` recommends, which may be nothing.
         as_of: a version, snapshot id, instant or time of the table.
         index_location: where to store the index; None is the default place.
@@ -71,7 +73,8 @@ def build_index(
         fpp: the false positive rate. For a Sieve index, how many units it may name on average for a key that does not
             exist, as for `Table.build_index`; None stores no fingerprints. For a Bloom or text index, the rate of its
             filters. "auto" is 0.01 for a Bloom index, and 0.02 for others.
-        unit: the units of a Sieve index, as for `Table.build_index`: "file", "row_group", "rows" or "auto".
+        unit: the units of a Sieve, text or words index, as for `Table.build_index`: "file", "row_group", "rows" or
+            "auto".
         keep_keys: whether a Sieve index stores all keys, so that a compaction need not read the table again.
         pages: whether the index also has a map of the pages of all files, as for `Table.build_index`.
 
@@ -82,13 +85,14 @@ def build_index(
     >>> pss.build_index(spark, folder, "id").version
     1
     """
-    if kind not in kinds.KINDS:
-        raise ValueError(f'the kinds of index are "sieve", "bloom", "both", "text" and "auto", not {kind!r}')
-    if kind in ("bloom", "text") and (options is not None or parts is not None):
+    check_kind(kind)
+    content = content_of(kind)
+    has_filters_only = kind == "bloom" or content is not None
+    if has_filters_only and (options is not None or parts is not None):
         raise ValueError(f"options and parts apply to a Sieve index only, not to kind={kind!r}")
     if parts is not None and parts < 1:
         raise ValueError("parts must be at least 1")
-    if kind in ("bloom", "text") and (fpp is None or keep_keys):
+    if has_filters_only and (fpp is None or keep_keys):
         raise ValueError(f"fpp=None and keep_keys apply to a Sieve index only, not to kind={kind!r}")
     rate = fpp if fpp is None or fpp == "auto" else checked_fpp(fpp)
     sieve_rate = SIEVE_FPP if rate == "auto" else rate
@@ -105,7 +109,7 @@ def build_index(
     blooms = [path for path, choice in chosen.items() if choice in ("bloom", "both")]
     # Check the Bloom columns first, so that nothing is built if one of them cannot be.
     bloom.fields_of(snapshot.schema, blooms)
-    texts = paths if kind == "text" else []
+    texts = [] if content is None else paths
     check_columns(snapshot.schema, texts)
     executor = SparkExecutor(spark, store, memory, options, parts)
     version = None
@@ -113,10 +117,10 @@ def build_index(
         version = sieve.build(log, lake, snapshot, sieves, executor, layouts)
     if blooms:
         version = bloom.build(log, lake, snapshot, blooms, executor, fpp=bloom_rate)
-    if texts:
-        version = build_text(
-            log, lake, snapshot, texts, executor, fpp=TEXT_FPP if rate is None or rate == "auto" else rate
-        )
+    if content is not None:
+        text_rate = TEXT_FPP if rate is None or rate == "auto" else rate
+        units = units_for(lake, snapshot, texts, unit)
+        version = build_text(log, lake, snapshot, texts, executor, units=units, fpp=text_rate, content=content)
     if version is not None:
         version = maintain.ensure(log, lake, snapshot, executor, pages).version
     for path, choice in chosen.items():

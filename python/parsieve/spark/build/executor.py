@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from parsieve import _core
-from parsieve.index.bloom.shelf import SHELF_BYTES
+from parsieve.index.bloom.shelf import BLOCK, SHELF_BYTES
 from parsieve.index.pages.build import put_in_parts
 from parsieve.index.scan.runs import check_memory
 from parsieve.index.scan.units import UnitNumbers
@@ -22,7 +22,7 @@ from parsieve.spark.runtime import executors
 if TYPE_CHECKING:
     from parsieve._core import FileMap
     from parsieve.index.build.executor import Shelves
-    from parsieve.index.log.commit import Base, ColumnState, DeltaPart, Layout
+    from parsieve.index.log.commit import Base, ColumnState, Content, DeltaPart, Layout
     from parsieve.index.log.parts import Shelf
     from parsieve.index.pages.build import MapReport
     from parsieve.index.scan.units import UnitLayout
@@ -146,11 +146,24 @@ class SparkExecutor:
         """Return None: everything is read again, because one process may not hold the segments of a large index."""
 
     def fill_shelves(
-        self, lake: Lake, slices: Sequence[Slice], rates: Mapping[ColumnPath, float], *, texts: bool = False
+        self,
+        lake: Lake,
+        slices: Sequence[Slice],
+        rates: Mapping[ColumnPath, float],
+        *,
+        content: Content = "values",
+        units: Mapping[ColumnPath, Sequence[UnitLayout]] | None = None,
     ) -> tuple[dict[ColumnPath, Shelves], dict[Location, Exception]]:
-        """Store shelves with a Bloom filter for each slice and column; also return why slices could not be read."""
+        """Store shelves with a Bloom filter for each unit and column; also return why slices could not be read."""
         tasks = [
-            bloom.FillTask(self.store, lake, slices[start:end], rates, texts)
+            bloom.FillTask(
+                self.store,
+                lake,
+                slices[start:end],
+                rates,
+                content,
+                {path: layouts[start:end] for path, layouts in (units or {}).items()},
+            )
             for start, end in executors.shares(self.spark, [file_slice.size for file_slice in slices])
         ]
         names = ", ".join(".".join(path) for path in rates)
@@ -169,7 +182,7 @@ class SparkExecutor:
                 self.store.delete(name)
         failed = {}
         for file_slice, part in zip(slices, filled, strict=True):
-            num_bytes = sum(stored.num_bytes for stored in part.filters)
+            num_bytes = sum(BLOCK * sum(filter(None, stored.blocks)) for stored in part.filters)
             self.outcomes.append(bloom.Outcome(file_slice, len(rates), num_bytes, part.seconds, part.error))
             if part.error is not None:
                 failed[file_slice.location] = part.error

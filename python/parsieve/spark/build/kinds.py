@@ -10,8 +10,6 @@ from parsieve.index.indexed_table import FEW_FILES
 from parsieve.index.log.commit import Layout
 from parsieve.lake.base import ColumnPath, Lake, Snapshot
 
-KINDS = ("auto", "sieve", "bloom", "both", "text")
-
 
 def choose(
     lake: Lake,
