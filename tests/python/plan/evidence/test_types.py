@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import uuid
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -77,8 +78,16 @@ def predicates(column: str, schema: pa.Schema, values: list[Any]) -> list[Expr]:
     return exprs
 
 
+@pytest.fixture(scope="module")
+def con() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_all_engines_return_the_matching_rows_of_every_type(tmp_path: Path, name: str) -> None:
+def test_all_engines_return_the_matching_rows_of_every_type(
+    tmp_path: Path, name: str, con: duckdb.DuckDBPyConnection
+) -> None:
     data_type, values = CASES[name]
     parts = []
     for number, part_values in enumerate([values, values[:1], [None, values[-1]], [None]]):
@@ -115,13 +124,12 @@ def test_all_engines_return_the_matching_rows_of_every_type(tmp_path: Path, name
                     plan.to_polars()
             elif name != "half":
                 assert sorted(plan.to_polars().collect()["row"]) == expected, str(expr)
-            with duckdb.connect() as con:
-                if name in ("half", "decimal256"):
-                    with pytest.raises(ps.UnsupportedError):
-                        plan.to_duckdb(con)
-                    continue
-                duckdb_rows = plan.to_duckdb(con).project("row").fetchall()
-                assert sorted(row for (row,) in duckdb_rows) == expected, str(expr)
+            if name in ("half", "decimal256"):
+                with pytest.raises(ps.UnsupportedError):
+                    plan.to_duckdb(con)
+                continue
+            duckdb_rows = plan.to_duckdb(con).project("row").fetchall()
+            assert sorted(row for (row,) in duckdb_rows) == expected, str(expr)
         non_null = table.plan(Not(IsNull(ColumnNames(table.schema).find(["x"]))))
         assert len(non_null.files) == 3
 
