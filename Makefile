@@ -186,12 +186,20 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS (an hour), with new seeds and th
 		echo "fuzzing $$target for $(FUZZ_SECONDS) s"; mkdir -p corpus/$$target artifacts/$$target; \
 		FUZZ_SEEDS=corpus/$$target target/$(FUZZ_HOST)/release/$$target corpus/$$target -max_total_time=$(FUZZ_SECONDS) \
 			-artifact_prefix=artifacts/$$target/ -timeout=10 -max_len=8192 -rss_limit_mb=1024 >artifacts/$$target.log 2>&1 \
-			|| { tail -40 artifacts/$$target.log; exit 1; }; \
+			&& failed= || failed=1; \
+		$(PYTHON) ../tests/python/support/programs/long_runs.py fuzz $$target $(FUZZ_SECONDS) artifacts/$$target.log; \
+		test -z "$$failed" || { tail -40 artifacts/$$target.log; exit 1; }; \
 		tail -1 artifacts/$$target.log; done
 
 .PHONY: fuzz-smoke
 fuzz-smoke: ## run every fuzz target for a minute
 	$(MAKE) fuzz FUZZ_SECONDS=60
+
+HOURS ?= 1
+
+.PHONY: soak
+soak: develop .venv/stamp-test ## run all random programs for HOURS (one), with new seeds
+	$(BIN)/python tests/python/support/programs/long_runs.py soak --hours $(HOURS)
 
 .PHONY: docs
 docs: develop .venv/stamp-docs ## build the documentation into site/; warnings are errors

@@ -174,7 +174,7 @@ def test_the_card_of_a_large_table_is_small_and_fast(folder: Path) -> None:
     html = plan._repr_html_() or ""
     assert "reads 100,000 of 100,000 files" in html
     assert len(html) < 30_000
-    # One call for each file counts it. A card that looks at its name or proof needs more.
+    # One call for each file counts it. A card that describes each file needs more.
     assert calls < 3 * number // 2
 
 

@@ -8,7 +8,7 @@ import pytest
 from support.programs.replacing import WAYS, Replacing
 
 # The long run is `python tests/python/support/programs/replacing.py --reads 100000`.
-READS = 500
+READS = 1000
 
 
 @pytest.mark.timeout(1200)

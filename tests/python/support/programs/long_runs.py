@@ -1,0 +1,146 @@
+"""Run the random programs of this folder with new seeds, and append a line for each run to the ledger of long runs.
+
+    make soak HOURS=8
+
+The programs take turns. Each finding is printed with the command that repeats it. `make fuzz` appends its runs too:
+
+    python tests/python/support/programs/long_runs.py fuzz TARGET SECONDS LOG
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import itertools
+import json
+import os
+import re
+import secrets
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TESTS = Path(__file__).parents[2]
+ROOT = TESTS.parents[1]
+LEDGER = ROOT / "benches" / "results" / "long-runs.jsonl"
+# A turn of each program takes a few minutes.
+PROGRAMS = {
+    "row_differences.py": "--cases 3000 --jobs 2",
+    "engine_differences.py": "--queries 500",
+    "list_differences.py": "--conditions 3000",
+    "served_differences.py": "--queries 500",
+    "replacing.py": "--reads 5000",
+}
+# Shorter runs of a fuzz target are not recorded, for example the minute of `make fuzz-smoke`.
+SHORTEST_FUZZ_SECONDS = 600
+
+
+@dataclass
+class Turns:
+    """The runs of one program: how long they took, their seeds, and the commands that found something."""
+
+    seconds: float = 0
+    seeds: list[int] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+
+
+def soak(hours: float) -> bool:
+    """Alternate between the programs until the time is over. Return whether they found something."""
+    end = time.monotonic() + hours * 3600
+    turns = {program: Turns() for program in PROGRAMS}
+    try:
+        for program in itertools.cycle(PROGRAMS):
+            if time.monotonic() > end:
+                break
+            _take_turn(program, turns[program])
+    finally:
+        for program, done in turns.items():
+            if done.seeds:
+                _append(
+                    command=f"{program} {PROGRAMS[program]}",
+                    hours=round(done.seconds / 3600, 3),
+                    seeds=done.seeds,
+                    findings=done.findings,
+                )
+    return any(done.findings for done in turns.values())
+
+
+def _take_turn(program: str, turns: Turns) -> None:
+    seed = secrets.randbelow(2**31)
+    path = (Path(__file__).parent / program).relative_to(ROOT)
+    command = f"PYTHONPATH=tests/python {sys.executable} {path} {PROGRAMS[program]} --seed {seed}"
+    print(command, flush=True)
+    begun = time.monotonic()
+    search_path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, str(path), *shlex.split(PROGRAMS[program]), "--seed", str(seed)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": search_path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    turns.seconds += time.monotonic() - begun
+    turns.seeds.append(seed)
+    if done.returncode:
+        turns.findings.append(f"{program} {PROGRAMS[program]} --seed {seed}")
+        print(f"{done.stdout}\nFINDING: repeat it with\n    {command}", flush=True)
+
+
+def record_fuzz(target: str, seconds: int, log: str) -> None:
+    """Append the run of a fuzz target, as libFuzzer logged it."""
+    if seconds >= SHORTEST_FUZZ_SECONDS:
+        executions, new_edges = fuzz_progress(log, seconds)
+        _append(
+            command=f"fuzz {target}",
+            hours=round(seconds / 3600, 3),
+            executions=executions,
+            new_edges_in_last_hour=new_edges,
+            findings=re.findall(r"Test unit written to (\S+)", log),
+        )
+
+
+def fuzz_progress(log: str, seconds: int) -> tuple[int, int]:
+    """Return the number of executions, and how many edges the last hour added.
+
+    libFuzzer logs no times, so an hour is its share of the executions. A shorter run is compared with its beginning.
+    """
+    lines = [(int(number), int(edges)) for number, edges in re.findall(r"^#(\d+)\s.*?\bcov: (\d+)", log, re.MULTILINE)]
+    if not lines:
+        return 0, 0
+    executions, edges = lines[-1]
+    begin = executions * (1 - min(1, 3600 / seconds))
+    before = [earlier for number, earlier in lines if number <= begin] or [lines[0][1]]
+    return executions, edges - before[-1]
+
+
+def _append(**run: object) -> None:
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    with LEDGER.open("a", encoding="utf-8") as ledger:
+        print(json.dumps({"date": dt.date.today().isoformat(), "commit": commit, **run}), file=ledger)
+
+
+def main() -> int:
+    """Run a command. Return 1 if a program found something."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("soak").add_argument("--hours", type=float, default=1)
+    fuzz = commands.add_parser("fuzz")
+    fuzz.add_argument("target")
+    fuzz.add_argument("seconds", type=int)
+    fuzz.add_argument("log", type=Path)
+    options = parser.parse_args()
+    if options.command == "soak":
+        return int(soak(options.hours))
+    record_fuzz(options.target, options.seconds, options.log.read_text(encoding="utf-8", errors="replace"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
