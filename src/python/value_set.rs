@@ -15,7 +15,7 @@ pub(super) struct ValueSet(value_set::ValueSet);
 
 #[pymethods]
 impl ValueSet {
-    /// Return the set of the values of an array. Nulls are left out.
+    /// Return the set of the values of an array. It has no nulls.
     #[new]
     fn new(py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Self> {
         let values = array(values)?;

@@ -1,6 +1,6 @@
-//! An exact set of the values of Arrow arrays, for lists of values that are too long to compare one by one.
+//! An exact set of the values of Arrow arrays, for long lists of values.
 //!
-//! Two values are equal if SQL's `=` says so: both zeros are equal. NaN equals NaN.
+//! Two values are equal if SQL's `=` is true for them, so both zeros are equal. NaN equals NaN.
 
 mod strings;
 mod words;
@@ -32,7 +32,7 @@ enum Members {
 }
 
 impl ValueSet {
-    /// Returns the set of the values of an array. Nulls are left out.
+    /// Returns the set of the values of an array. It has no nulls.
     pub fn of(array: &ArrayRef, isa: InstructionSet) -> Result<Self> {
         let members = if words::are_words(array.data_type()) {
             Members::Words(Words::of(array.as_ref(), isa))

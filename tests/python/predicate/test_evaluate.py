@@ -132,4 +132,4 @@ def test_a_set_refuses_arrays_of_another_type() -> None:
     with pytest.raises(UnsupportedError):
         ValueSet(pa.array([True]))
     with pytest.raises(TypeError):
-        ValueSet([1, 2])  # type: ignore[arg-type]
+        ValueSet([1, 2])

@@ -88,13 +88,18 @@ def test_bounds_are_compared_with_all_values(kind: pa.DataType) -> None:
     source = random.Random(str(kind))
     for _ in range(50):
         numbers = source.sample(range(60), source.randrange(FEW + 1, 20))
-        sides = [[source.choice([None, source.randrange(60)]) for _ in range(12)] for _ in range(2)]
-        lower, upper, values = (_of_type(part, kind) for part in (*sides, numbers))
+        sides: list[list[int | None]] = [
+            [source.choice([None, source.randrange(60)]) for _ in range(12)] for _ in range(2)
+        ]
+        lower, upper = (_of_type(side, kind) for side in sides)
+        values = _of_type([*numbers], kind)
         bounds = ColumnBounds(lower, upper, pa.array([0] * 12), pa.array([1] * 12))
         mask = may_match(Among(Column(("x",), kind), values), bounds)
         assert mask is not None
         pairs = list(zip(*sides, strict=True))
-        expected = [None in pair or any(pair[0] <= number <= pair[1] for number in numbers) for pair in pairs]
+        expected = [
+            low is None or high is None or any(low <= number <= high for number in numbers) for low, high in pairs
+        ]
         assert mask.to_pylist() == expected
 
 
