@@ -14,7 +14,7 @@ from parsieve.index.log.commit import TextContent
 from parsieve.index.text.reader import TextReader
 from parsieve.index.view import View
 from parsieve.lake.base import Location, Slice
-from parsieve.lake.slices import Slices
+from parsieve.lake.slices import Slices, locations_and_tokens
 from parsieve.plan.evidence.base import Evidence
 from parsieve.plan.evidence.questions import Among, Question, trigrams_of_question, words_of_question
 from parsieve.plan.evidence.sieve_index import UnitAnswer, UnitRanges
@@ -121,21 +121,21 @@ class TextIndexEvidence(Evidence):
             return None
 
     def find_units(self, question: Question, numbers: pa.Int64Array) -> UnitAnswer | None:
-        """Return the units of some slices that may match; None if every unit of these slices may.
+        """Return the units of some slices that may match; None if no slice is kept in part.
 
         `may_match` has asked the index before.
         """
         reader, kept = self._reader(question), self._kept.get(question, {})
         if reader is None or str(question.column) in self.failed:
             return None
-        slices = Slices.of(self._slices).at(numbers.to_pylist())
-        known = reader.known(slices).to_pylist()
-        narrowed: dict[int, KeptUnits] = {}
-        for number, file_slice, is_known in zip(numbers.to_pylist(), slices, known, strict=True):
-            of_slice = kept.get(file_slice.location) if is_known else None
-            if of_slice is not None and len(of_slice.units) < of_slice.layout.num_units:
-                narrowed[number] = of_slice
-        return _unit_answer(numbers, narrowed) if narrowed else None
+        partly = {location: units for location, units in kept.items() if 0 < len(units.units) < units.layout.num_units}
+        if not partly:
+            return None
+        known = reader.known(self._slices).to_pylist()
+        locations, _ = locations_and_tokens(Slices.of(self._slices))
+        wanted = numbers.to_pylist()
+        narrowed = {at: partly[locations[at]] for at in wanted if known[at] and locations[at] in partly}
+        return _unit_answer(wanted, narrowed) if narrowed else None
 
     def covers(self, question: Question) -> pa.BooleanArray | None:
         """Return for each slice whether it has a filter of its version; None if filters cannot answer the question."""
@@ -163,9 +163,9 @@ class TextIndexEvidence(Evidence):
         return f"{part} not in the file, according to the {self.name}"
 
 
-def _unit_answer(numbers: pa.Int64Array, narrowed: Mapping[int, KeptUnits]) -> UnitAnswer:
+def _unit_answer(numbers: Sequence[int], narrowed: Mapping[int, KeptUnits]) -> UnitAnswer:
     """Return the units of some slices, which are numbered by their position in the table."""
-    ids = [number if number in narrowed else None for number in numbers.to_pylist()]
+    ids = [number if number in narrowed else None for number in numbers]
     layouts = [narrowed[number].layout for number in ids if number is not None]
     ends = [layout.ends() for layout in layouts]
     units = [unit for of_slice in ends for unit in pairwise([0, *of_slice])]
@@ -178,5 +178,4 @@ def _unit_answer(numbers: pa.Int64Array, narrowed: Mapping[int, KeptUnits]) -> U
     )
     ranges = UnitRanges(pa.array(ids, pa.uint32()), [pa.array(column, pa.int64()) for column in columns])
     kept = [(number, unit) for number in ids if number is not None for unit in narrowed[number].units]
-    names, places = zip(*kept, strict=True) if kept else ((), ())
-    return UnitAnswer(ranges, pa.array(names, pa.uint32()), pa.array(places, pa.uint32()))
+    return UnitAnswer(ranges, *(pa.array([pair[at] for pair in kept], pa.uint32()) for at in range(2)))
