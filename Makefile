@@ -160,6 +160,7 @@ bench-smoke: develop .venv/stamp-bench ## run every bench once with little data,
 	$(BIN)/python benches/python/probe.py --smoke
 	$(BIN)/python benches/python/tables.py --smoke
 	$(BIN)/python benches/python/many_files.py --smoke
+	$(BIN)/python benches/python/million_files.py --smoke
 	$(BIN)/python benches/python/layouts.py --smoke
 	$(BIN)/python benches/python/first_rows.py --smoke
 	$(BIN)/python benches/python/lists.py --smoke

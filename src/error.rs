@@ -171,6 +171,16 @@ pub enum ErrorKind {
     PageMap(PageMapKind),
     /// An error of reading rows.
     Rows(RowsKind),
+    /// Rows in the Avro format are inconsistent.
+    AvroMalformed {
+        /// The invalid field.
+        field: &'static str,
+    },
+    /// The layout of rows in the Avro format is invalid.
+    AvroLayout {
+        /// The reason.
+        reason: &'static str,
+    },
     /// The directory of a Bloom index does not begin with its magic, or has a newer version.
     ShelfMagic,
     /// The directory of a Bloom index is inconsistent.
@@ -276,6 +286,7 @@ impl Error {
             | K::RepeatedField { .. }
             | K::BitsetSize(_)
             | K::BitsetBeyondInput { .. }
+            | K::AvroMalformed { .. }
             | K::TrailingBytes(_) => Class::Format,
             K::UnknownUnionMember { .. } | K::ArrowType { .. } | K::SieveType { .. } => Class::Unsupported,
             K::NumBlocks(_)
@@ -285,6 +296,7 @@ impl Error {
             | K::FoldNotPowerOfTwo(_)
             | K::MergeSize { .. }
             | K::PhysicalName(_)
+            | K::AvroLayout { .. }
             | K::NotExact { .. }
             | K::SeveralLeaves(_)
             | K::NoSuchLeaf { .. } => Class::Value,
@@ -383,6 +395,8 @@ impl fmt::Display for Error {
             K::File(kind) => kind.fmt(f),
             K::PageMap(kind) => kind.fmt(f),
             K::Rows(kind) => kind.fmt(f),
+            K::AvroMalformed { field } => write!(f, "invalid Avro data: {field}"),
+            K::AvroLayout { reason } => write!(f, "invalid layout of Avro rows: {reason}"),
             K::ShelfMagic => write!(
                 f,
                 "not a directory of Bloom filters, version 1; a newer version of parsieve may have written it"

@@ -4,6 +4,7 @@
 //! environment. See `ARCHITECTURE.md` for a map of the modules.
 
 pub mod arrow;
+pub mod avro;
 pub mod bloom;
 pub mod bloom_index;
 pub mod crypto;

@@ -220,9 +220,9 @@ def _peak(name: str = "VmHWM") -> int:
     return int(line.split()[1]) * 1024
 
 
-def in_a_process(*arguments: str) -> dict[str, float]:
-    """Run one measurement in a process of its own."""
-    command = [sys.executable, __file__, "--measure", *arguments]
+def in_a_process(*arguments: str, program: str = __file__) -> dict[str, float]:
+    """Run one measurement of a bench in a process of its own."""
+    command = [sys.executable, program, "--measure", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr)

@@ -1,6 +1,7 @@
 //! The Python module `parsieve._core`. Each function converts its arguments, releases the GIL, calls the core, and
 //! converts the result.
 
+mod avro;
 mod bloom;
 mod bloom_index;
 mod column;
@@ -20,6 +21,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     error::register(module)?;
+    module.add_class::<avro::AvroColumns>()?;
     module.add_class::<bloom::BloomFilter>()?;
     module.add_class::<keys::FileKeys>()?;
     module.add_class::<file::Fetched>()?;

@@ -18,7 +18,7 @@ const CRATE: &[&[&str]] = &[
     &["int"],
     &["isa", "cursor", "ranges"],
     &["varint"],
-    &["thrift", "arrow", "crypto"],
+    &["thrift", "arrow", "avro", "crypto"],
     &["hash"],
     &["bloom", "sieve", "value_set"],
     &["bloom_index", "parquet"],

@@ -147,7 +147,8 @@ class _Table:
         for state in states:
             reader = ColumnReader(self._store, state)
             bound = reader.bindings
-            if "bindings" in reader.doubts:
+            # Without bindings, a new base would cover nothing.
+            if reader.doubts.keys() & {"bindings", *(part.name for part in state.bindings)}:
                 raise _unreadable(reader)
             masks = None if purge or rewrite else masks_of(reader, bound)
             if masks is None:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
+from parsieve.lake.iceberg.avro import ENCODED, read_columns
+
+if TYPE_CHECKING:
+    from pyiceberg.avro.file import AvroFile
 
 _COUNTS = pa.map_(pa.int32(), pa.int64())
 _BOUNDS = pa.map_(pa.int32(), pa.binary())
 # The ID of a partition's spec, and the partition's values.
 Partition = tuple[int, tuple[Any, ...]]
-# The columns of data files, in the order in which `_DataColumns` collects them.
+# The columns of data files.
 _SCHEMA = pa.schema(
     {
         "path": pa.string(),
@@ -109,7 +114,7 @@ def data_files(table: Any, snapshot: Any) -> DataFiles:
     batches = []
     for manifest in parsed:
         mapping = []
-        for key, record in manifest.partitions.items():
+        for key, record in manifest.partitions:
             number = numbers.setdefault(key, len(partitions))
             if number == len(partitions):
                 partitions.append((key, record))
@@ -117,18 +122,16 @@ def data_files(table: Any, snapshot: Any) -> DataFiles:
         at = _SCHEMA.get_field_index("partition")
         columns = list(manifest.columns)
         columns[at] = pa.array(mapping, pa.int32()).take(columns[at])
-        batches.append(pa.RecordBatch.from_arrays(columns, schema=_SCHEMA))
-    joined = pa.Table.from_batches(batches, _SCHEMA).combine_chunks()
-    files = DataFiles(_one_batch(joined), partitions, {})
+        batches.append(columns)
+    files = DataFiles(_one_batch(batches), partitions, {})
     deletes = [entry for manifest in parsed for entry in manifest.deletes]
     return DataFiles(files.columns, partitions, _match_deletes(files, deletes)) if deletes else files
 
 
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    arrays = [
-        pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type) for column in table.columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+def _one_batch(batches: Sequence[Sequence[pa.Array]]) -> pa.RecordBatch:
+    if not batches:
+        return pa.RecordBatch.from_pylist([], _SCHEMA)
+    return pa.RecordBatch.from_arrays([pa.concat_arrays(parts) for parts in zip(*batches, strict=True)], schema=_SCHEMA)
 
 
 def _match_deletes(files: DataFiles, entries: list[DeleteFile]) -> dict[int, Deletes]:
@@ -140,7 +143,7 @@ def _match_deletes(files: DataFiles, entries: list[DeleteFile]) -> dict[int, Del
     for entry in entries:
         if entry.kind == "EQUALITY_DELETES":
             # Equality deletes without a partition apply to all files.
-            equality.setdefault(_partition(entry.file) if _values(entry.file) else None, []).append(entry)
+            equality.setdefault(_partition(entry.file) if _values(entry.file.partition) else None, []).append(entry)
         elif entry.offset is not None:
             vectors.setdefault(str(entry.referenced), []).append(entry)
         elif entry.referenced is not None:
@@ -171,73 +174,126 @@ def _match_deletes(files: DataFiles, entries: list[DeleteFile]) -> dict[int, Del
     return matches
 
 
-def _values(file: Any) -> tuple[Any, ...]:
-    return tuple(file.partition[number] for number in range(len(file.partition)))
+def _values(record: Any) -> tuple[Any, ...]:
+    return tuple(record[number] for number in range(len(record)))
 
 
 def _partition(file: Any) -> Partition:
-    return (file.spec_id or 0, _values(file))
+    return (file.spec_id or 0, _values(file.partition))
 
 
 class _Manifest:
     """The live entries of a manifest: data files as columns, deletes as objects."""
 
     def __init__(self, io: Any, manifest: Any) -> None:
+        from pyiceberg.manifest import ManifestContent
+
         self.deletes: list[DeleteFile] = []
-        # The partitions with their records, in the order of their numbers.
-        self.partitions: dict[Partition, Any] = {}
-        self._numbers: dict[Partition, int] = {}
-        self.columns = self._arrays(io, manifest)
-
-    def _arrays(self, io: Any, manifest: Any) -> list[pa.Array]:
-        rows: list[tuple[Any, ...]] = []
-        parts: list[pa.RecordBatch] = []
-
-        def flush() -> None:
-            arrays = [
-                pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), _SCHEMA, strict=True)
-            ]
-            parts.append(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA))
-            rows.clear()
-
-        for entry, sequence in _entries(io, manifest):
-            file, content = entry.data_file, entry.data_file.content
-            # Format version 1 has only data files. pyiceberg returns a plain 0 for them.
-            kind = str(content.name) if hasattr(content, "name") else {0: "DATA"}.get(content, str(content))
-            if kind == "DATA":
-                added = sequence or entry.snapshot_id or manifest.added_snapshot_id or 0
-                rows.append((*self._row(file, sequence, added),))
-                if len(rows) == _ROWS:
-                    flush()
-            elif kind in ("POSITION_DELETES", "EQUALITY_DELETES"):
-                referenced, offset, length = (file[place] for place in _places())
-                self.deletes.append(DeleteFile(file, kind, sequence, referenced, offset, length))
+        # The partitions with their records, by their numbers in the column `partition`.
+        self.partitions: list[tuple[Partition, Any]] = []
+        # The columns of `_SCHEMA`.
+        self.columns: Sequence[pa.Array] = [pa.array([], kind) for kind in _SCHEMA.types]
+        with _opened(io, manifest) as file:
+            if manifest.content == ManifestContent.DELETES:
+                self.deletes = list(_deletes(file, manifest))
             else:
-                raise UnsupportedError(f"{file.file_path} is a file of kind {kind}, which is not supported")
-        if rows:
-            flush()
-        return [*_one_batch(pa.Table.from_batches(parts, _SCHEMA)).columns]
+                self._read_columns(file, manifest)
 
-    def _row(self, file: Any, sequence: int, added: int) -> Iterator[Any]:
-        partition = _partition(file)
-        number = self._numbers.setdefault(partition, len(self._numbers))
-        self.partitions.setdefault(partition, file.partition)
-        yield from (str(file.file_path), file.file_size_in_bytes, file.record_count, added, sequence)
-        yield from (file.file_format.name, bool(file.key_metadata), number)
-        for values in (file.lower_bounds, file.upper_bounds, file.null_value_counts, file.value_counts):
-            yield list((values or {}).items())
+    def _read_columns(self, file: AvroFile[Any], manifest: Any) -> None:
+        rows = _Rows(read_columns(file, _KINDS))
+        if not rows.count:
+            return
+        rows = rows.filter(pc.not_equal(rows[_STATUS], _DELETED))
+        if pc.any(pc.not_equal(rows[_CONTENT], 0)).as_py():
+            raise FormatError(f"{manifest.manifest_path} is a manifest of data files, and lists a file of deletes")
+        # An entry without a number inherits it from its manifest. Format version 1 has no numbers.
+        sequence = pc.fill_null(rows[_SEQUENCE], manifest.sequence_number or 0)
+        snapshot = pc.fill_null(rows[_SNAPSHOT], 0)
+        snapshot = pc.if_else(pc.equal(snapshot, 0), manifest.added_snapshot_id or 0, snapshot)
+        partition = rows[_PARTITION].dictionary_encode()
+        spec_id = manifest.partition_spec_id or 0
+        for record in _partitions(file, partition.dictionary.to_pylist()):
+            self.partitions.append(((spec_id, _values(record)), record))
+        self.columns = [
+            rows[_PATH],
+            rows[_SIZE],
+            rows[_ROWS],
+            pc.if_else(pc.equal(sequence, 0), snapshot, sequence),
+            sequence,
+            pc.utf8_upper(rows[_FORMAT]),
+            pc.fill_null(pc.greater(pc.binary_length(rows[_KEY]), 0), False),
+            partition.indices,
+            *(rows[number] for number in (_LOWER, _UPPER, _NULL_COUNTS, _VALUE_COUNTS)),
+        ]
 
 
-# The number of entries after which their objects are converted to columns.
-_ROWS = 1 << 13
+# The IDs of the fields of an entry and of its data file, and the types of their columns.
+_STATUS, _SNAPSHOT, _SEQUENCE, _CONTENT = 0, 1, 3, 134
+_PATH, _FORMAT, _PARTITION, _ROWS, _SIZE = 100, 101, 102, 103, 104
+_VALUE_COUNTS, _NULL_COUNTS, _LOWER, _UPPER, _KEY = 109, 110, 125, 128, 131
+_KINDS = {
+    **dict.fromkeys((_STATUS, _SNAPSHOT, _SEQUENCE, _CONTENT, _ROWS, _SIZE), pa.int64()),
+    **dict.fromkeys((_PATH, _FORMAT), pa.string()),
+    **dict.fromkeys((_VALUE_COUNTS, _NULL_COUNTS), _COUNTS),
+    **dict.fromkeys((_LOWER, _UPPER), _BOUNDS),
+    _PARTITION: ENCODED,
+    _KEY: pa.binary(),
+}
+# The status of an entry whose file was removed.
+_DELETED = 2
 
 
-def _entries(io: Any, manifest: Any) -> Iterator[tuple[Any, int]]:
-    """Yield the live entries of a manifest with their sequence numbers.
+class _Rows:
+    """The entries of a manifest. Fields that the manifest does not have are null, or empty maps."""
 
-    pyiceberg reads manifests with the fields of format version 2, which has no deletion vectors. This function reads
-    the fields of version 3.
-    """
+    def __init__(self, columns: Mapping[int, pa.Array]) -> None:
+        self._columns = columns
+        self.count = len(columns[_STATUS])
+
+    def __getitem__(self, number: int) -> pa.Array:
+        if number in self._columns:
+            return self._columns[number]
+        kind = _KINDS[number]
+        if pa.types.is_map(kind):
+            return pa.array([[]], kind).take(pa.repeat(pa.scalar(0, pa.int32()), self.count))
+        return pa.nulls(self.count, kind)
+
+    def filter(self, mask: pa.BooleanArray) -> _Rows:
+        """Return some of the rows."""
+        if mask.true_count == len(mask):
+            return self
+        return _Rows({number: column.filter(mask) for number, column in self._columns.items()})
+
+
+def _partitions(file: AvroFile[Any], encoded: Sequence[bytes]) -> Iterator[Any]:
+    """Decode partitions."""
+    from pyiceberg.avro.decoder import new_decoder
+    from pyiceberg.avro.resolver import construct_reader
+
+    reader = construct_reader(file.schema.find_field(_PARTITION).field_type)
+    for data in encoded:
+        yield reader.read(new_decoder(data))
+
+
+def _deletes(file: AvroFile[Any], manifest: Any) -> Iterator[DeleteFile]:
+    """Yield the live files of deletes of a manifest."""
+    from pyiceberg.manifest import ManifestEntryStatus
+
+    for entry in file:
+        if entry.status == ManifestEntryStatus.DELETED:
+            continue
+        data_file = entry.data_file
+        data_file.spec_id = manifest.partition_spec_id
+        kind = str(getattr(data_file.content, "name", data_file.content))
+        if kind not in ("POSITION_DELETES", "EQUALITY_DELETES"):
+            raise UnsupportedError(f"{data_file.file_path} is a file of kind {kind}, which is not supported")
+        sequence = manifest.sequence_number or 0 if entry.sequence_number is None else entry.sequence_number
+        referenced, offset, length = (data_file[place] for place in _places())
+        yield DeleteFile(data_file, kind, sequence, referenced, offset, length)
+
+
+def _opened(io: Any, manifest: Any) -> AvroFile[Any]:
+    """Return a manifest with the fields of format version 3. pyiceberg reads those of version 2, without vectors."""
     from pyiceberg.avro.file import AvroFile
     from pyiceberg.manifest import (
         MANIFEST_ENTRY_SCHEMAS,
@@ -248,19 +304,12 @@ def _entries(io: Any, manifest: Any) -> Iterator[tuple[Any, int]]:
         ManifestEntryStatus,
     )
 
-    with AvroFile[ManifestEntry](
+    return AvroFile[ManifestEntry](
         io.new_input(manifest.manifest_path),
         MANIFEST_ENTRY_SCHEMAS[3],
         read_types={-1: ManifestEntry, 2: DataFile},
         read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as reader:
-        for entry in reader:
-            if entry.status == ManifestEntryStatus.DELETED:
-                continue
-            entry.data_file.spec_id = manifest.partition_spec_id
-            sequence = entry.sequence_number
-            # An entry without a number inherits it from its manifest. Format version 1 has no numbers.
-            yield entry, manifest.sequence_number or 0 if sequence is None else sequence
+    )
 
 
 @cache
