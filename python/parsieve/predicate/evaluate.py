@@ -17,11 +17,13 @@ import pyarrow.compute as pc
 from parsieve._core import BloomFilter, UnsupportedError
 from parsieve.predicate.elements import as_lists, elements_batch, list_ends, running_sums
 from parsieve.predicate.expr import (
+    ELEMENT,
     Always,
     And,
     AnyElement,
     Column,
     Compare,
+    Computed,
     Expr,
     In,
     IsNull,
@@ -148,7 +150,9 @@ def conditions_of(expr: Expr) -> list[Condition]:
 def _lists(parts: Iterable[Expr]) -> dict[In, ValueSet]:
     """Prepare the lists of values of some parts."""
     leaves = [part for whole in parts for part in walk(whole)]
-    of_elements = [inner for part in leaves if isinstance(part, AnyElement) for inner in walk(part.condition)]
+    of_elements = [
+        inner for part in leaves if isinstance(part, AnyElement | Computed) for inner in walk(part.condition)
+    ]
     return {part: ValueSet(part.values) for part in (*leaves, *of_elements) if isinstance(part, In)}
 
 
@@ -180,6 +184,8 @@ def _evaluate(expr: Expr, batch: pa.RecordBatch, lists: Mapping[In, ValueSet]) -
             return match_pattern(_values(batch, column), expr)
         case Not(Like(column) as like):
             return pc.invert(match_pattern(_values(batch, column), like))
+        case Computed():
+            return _computed(expr, batch, lists)
         case AnyElement():
             return _any_element(expr, batch, lists)
         case Not(AnyElement() as test):
@@ -194,6 +200,16 @@ def _any_element(test: AnyElement, batch: pa.RecordBatch, lists: Mapping[In, Val
     num_matches, ends = running_sums(matches), list_ends(array)
     grows = pc.greater(num_matches.take(ends[1:]), num_matches.take(ends[:-1]))
     return grows if not array.null_count else pc.if_else(array.is_valid(), grows, pa.scalar(None, pa.bool_()))
+
+
+def _computed(test: Computed, batch: pa.RecordBatch, lists: Mapping[In, ValueSet]) -> pa.BooleanArray:
+    values, present = test.expression.compute([_leaf(batch, test.column)])
+    if values.null_count > len(present) - present.true_count:
+        raise UnsupportedError(
+            f"engines disagree about {test.expression} for some values of the kept rows; "
+            "plan without this condition, and filter the rows yourself"
+        )
+    return _evaluate(test.condition, pa.record_batch([values], names=[ELEMENT]), lists)
 
 
 def _compare(leaf: Compare, batch: pa.RecordBatch) -> pa.BooleanArray:
