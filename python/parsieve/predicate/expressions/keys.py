@@ -18,14 +18,15 @@ def is_key_type(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (*_TEXTS, *_NUMBERS))
 
 
-def encode_key(parts: Sequence[pa.Array]) -> pa.Array:
-    """Return the keys of rows. The arrays have no nulls.
+def encode_key(parts: Sequence[pa.Array], num_parts: int | None = None) -> pa.Array:
+    r"""Return the keys of rows, or the beginnings of keys that have more parts. The arrays have no nulls.
 
     >>> import pyarrow as pa
     >>> encode_key([pa.array(["a"]), pa.array([-1])]).to_pylist()
-    [b'a\\x00\\x00\\x7f\\xff\\xff\\xff\\xff\\xff\\xff\\xff']
+    [b'a\x00\x00\x7f\xff\xff\xff\xff\xff\xff\xff']
     """
-    encoded = [_encode(part, is_last=number == len(parts) - 1) for number, part in enumerate(parts)]
+    last = (len(parts) if num_parts is None else num_parts) - 1
+    encoded = [_encode(part, is_last=number == last) for number, part in enumerate(parts)]
     return pc.binary_join_element_wise(*encoded, pa.scalar(b"", pa.binary()))
 
 

@@ -16,6 +16,7 @@ from parsieve.predicate.expr import (
     AnyElement,
     Column,
     Compare,
+    Computed,
     Expr,
     In,
     IsNull,
@@ -77,7 +78,7 @@ def _render(expr: Expr) -> pc.Expression:
             return _like(expr)
         case Not(Like() as like):
             return ~_like(like)
-        case AnyElement() | Not(AnyElement()):
+        case Computed() | AnyElement() | Not(AnyElement()):
             raise UnsupportedError(f"pyarrow has no expression for {expr}; use to_arrow or to_batches")
     raise AssertionError(expr)
 

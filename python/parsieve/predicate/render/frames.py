@@ -16,6 +16,7 @@ from parsieve.predicate.expr import (
     AnyElement,
     Column,
     Compare,
+    Computed,
     Expr,
     In,
     IsNull,
@@ -74,6 +75,8 @@ def _render(expr: Expr) -> pl.Expr:
             return _like(expr)
         case Not(Like() as like):
             return ~_like(like)
+        case Computed():
+            raise UnsupportedError(f"engines disagree about {expr} for some values; use to_arrow or to_batches")
         case AnyElement():
             return _any_element(expr)
         case Not(AnyElement() as test):

@@ -20,6 +20,7 @@ from parsieve.predicate.expr import (
     AnyElement,
     Column,
     Compare,
+    Computed,
     Expr,
     In,
     IsNull,
@@ -91,6 +92,8 @@ class _Sql(ABC):
                 return self.starts_with(column, prefix)
             case Like():
                 return self.like(expr)
+            case Computed():
+                raise UnsupportedError(f"engines disagree about {expr} for some values; use to_arrow or to_batches")
             case AnyElement(column, condition):
                 return self.any_element(column, self.condition(condition))
         raise AssertionError(expr)
