@@ -161,3 +161,30 @@ def _name_parts(name: str) -> tuple[list[str], list[bool]]:
     """Return the parts of a name, and which of them are quoted."""
     parts = list(_NAME.finditer(name))
     return [part[2] or part[1].replace('""', '"') for part in parts], [part[2] is None for part in parts]
+
+
+def expr(text: str) -> str:
+    """Return the text of an expression to index. Raises `ValueError` if it is none of the known functions.
+
+    >>> import parsieve as ps
+    >>> ps.expr("lower(email)")
+    'lower(email)'
+    """
+    call = _CALL.match(text)
+    name = call[1].lower() if call else "key"
+    if _SYNONYMS.get(name, name) not in FUNCTIONS or (not call and "," not in text):
+        raise ValueError(f"{text!r} is not an expression that can be indexed; the functions are {', '.join(FUNCTIONS)}")
+    return text
+
+
+def key(*columns: str) -> str:
+    """Return the text of a composite key of some columns. A name may have dots, as in `box.id`.
+
+    >>> import parsieve as ps
+    >>> ps.key("tenant", "id")
+    'key(tenant, id)'
+    """
+    if len(columns) < 2:
+        raise ValueError("a composite key has at least two columns")
+    names = [str(Column(tuple(column.split(".")), pa.null())) for column in columns]
+    return f"key({', '.join(names)})"
