@@ -98,10 +98,7 @@ def current_field(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> 
 
 
 def current_expression(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> Expression | None:
-    """Return the expression of an index; None if the index is of a column, or if the columns of the expression changed.
-
-    An expression of one column follows the column when it is renamed.
-    """
+    """Return the expression of an index; None if the index is of a column, or if a column of it is another one now."""
     expression = computed(path, schema)
     if expression is not None and expression.value.field_id == field_id:
         return expression

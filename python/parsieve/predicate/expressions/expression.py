@@ -62,7 +62,7 @@ class Expression:
 
     @property
     def _id(self) -> int:
-        """A number that no other column has. It follows columns with field ids when they are renamed."""
+        """A number that no other column has. It depends on the field ids of the columns, or on their names."""
         sources = [column.path if column.field_id is None else column.field_id for column in self.columns]
         digest = hashlib.blake2b(repr((self.name, sources, self.literals)).encode(), digest_size=7).digest()
         return _IDS + int.from_bytes(digest)
