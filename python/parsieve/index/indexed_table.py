@@ -15,6 +15,7 @@ from parsieve.index.log.garbage import OLDER_THAN
 from parsieve.index.table_index import TableIndex
 from parsieve.lake.base import Lake
 from parsieve.observe.maintenance import maintains
+from parsieve.predicate.expressions.expression import computed
 
 # Plans need none of the modules that build and change an index, so these are imported where they are used.
 if TYPE_CHECKING:
@@ -134,8 +135,10 @@ class IndexedTable:
         notes = []
         advice: dict[tuple[str, ...], Advice] = {}
         if kind == "auto" and len(snapshot.slices) >= FEW_FILES:
-            advice = {path: advise_column(lake, snapshot, path) for path in paths}
-            chosen = {path: column.recommendation for path, column in advice.items()}
+            # An expression can have a Sieve index only.
+            plain = [path for path in paths if computed(path, snapshot.schema) is None]
+            advice = {path: advise_column(lake, snapshot, path) for path in plain}
+            chosen |= {path: column.recommendation for path, column in advice.items()}
             notes = [_why_none(column) for column in advice.values() if column.recommendation == "none"]
         sieves = [path for path, kind in chosen.items() if kind in ("sieve", "both")]
         blooms = [path for path, kind in chosen.items() if kind in ("bloom", "both")]

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from parsieve.errors import not_indexed
 from parsieve.index.bloom.reader import BloomReader
-from parsieve.index.log.columns import path_of
+from parsieve.index.log.columns import current_expression, path_of
 from parsieve.index.log.commit import BloomState, ColumnState, Commit, TableState, TextContent
 from parsieve.index.pages.reader import MapReader
 from parsieve.index.sieve.query import Query
@@ -20,6 +20,7 @@ from parsieve.index.sieve.reader import Answer, ColumnReader
 from parsieve.index.text.reader import TextReader
 from parsieve.io.store.base import Store
 from parsieve.lake.base import ColumnPath, Location, Slice
+from parsieve.predicate.expressions.expression import Expression
 
 
 class View:
@@ -81,6 +82,11 @@ class View:
     def find(self, column: str | Sequence[str], field_id: int | None = None) -> ColumnPath | None:
         """Return the path of a column in this version, by field id, or by name if neither has an id."""
         return _find(self.columns, column, field_id)
+
+    def expressions(self, schema: pa.Schema) -> list[Expression]:
+        """Return the expressions that have an index, if they are expressions of the columns of a schema."""
+        expressions = [current_expression(schema, path, state.field_id) for path, state in self.columns.items()]
+        return [expression for expression in expressions if expression is not None]
 
     def bloom(self, column: str | Sequence[str], field_id: int | None = None) -> BloomReader | None:
         """Return the Bloom index of a column, which is found as by `find`; None if it has none."""

@@ -34,6 +34,7 @@ from parsieve.plan.rows.judge import exclude_files, exclude_groups, find_rows
 from parsieve.predicate.bind import BoundPredicate
 from parsieve.predicate.builder import explain_unknown
 from parsieve.predicate.expr import columns
+from parsieve.predicate.expressions.implied import with_implied
 from parsieve.wording import count, size
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, optio
     """Plan a predicate on a snapshot of a table."""
     requests, num_bytes = table.index.cost
     view, notes = table.view(snapshot) if options.use_index else (None, [])
-    tree = ask(bound.expr, types_are_certain=table.lake.types_are_certain)
+    certain = table.lake.types_are_certain
+    expressions = [] if view is None else view.expressions(snapshot.schema)
+    tree = ask(with_implied(bound.expr, expressions, certain), types_are_certain=certain)
     questions = list(leaves(tree))
     cost = Cost()
     doubts: dict[int, list[str]] = {}

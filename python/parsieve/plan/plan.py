@@ -209,7 +209,9 @@ class Plan:
         dataset = self._rows().dataset()
         if dataset is None:
             if element_tests(self.record.expr):
-                raise UnsupportedError("pyarrow's datasets cannot test elements of lists; use to_arrow or to_batches")
+                raise UnsupportedError(
+                    "pyarrow's datasets cannot test elements of lists and expressions; use to_arrow or to_batches"
+                )
             raise UnsupportedError(
                 "cannot make a dataset: some files do not hold exactly the table's rows (deletes, logs, other types); "
                 "use to_arrow or to_batches"

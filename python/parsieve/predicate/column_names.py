@@ -15,7 +15,7 @@ class ColumnNames:
     """Finds the columns of a schema by name."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
+        self.schema = schema
         # Top-level fields by their case-folded names, filled when it is first needed.
         self._by_folded_name: dict[str, list[pa.Field]] | None = None
 
@@ -47,19 +47,19 @@ class ColumnNames:
                 )
             if columns:
                 return next(iter(columns.values()))
-        names = [str(Column((name,), pa.null())) for name in self._schema.names]
+        names = [str(Column((name,), pa.null())) for name in self.schema.names]
         names += (
-            [str(Column(path, pa.null())) for path in _paths_in_structs(self._schema)] if "." in ".".join(parts) else []
+            [str(Column(path, pa.null())) for path in _paths_in_structs(self.schema)] if "." in ".".join(parts) else []
         )
         raise no_column(".".join(parts), names)
 
     def _top_level_fields(self, name: str, exact: bool) -> Sequence[pa.Field]:
         """Return the top-level fields of this name."""
         if exact:
-            return [self._schema.field(number) for number in self._schema.get_all_field_indices(name)]
+            return [self.schema.field(number) for number in self.schema.get_all_field_indices(name)]
         if self._by_folded_name is None:
             self._by_folded_name = {}
-            for field in self._schema:
+            for field in self.schema:
                 self._by_folded_name.setdefault(field.name.casefold(), []).append(field)
         return self._by_folded_name.get(name.casefold(), [])
 

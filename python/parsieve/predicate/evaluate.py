@@ -16,11 +16,13 @@ import pyarrow.compute as pc
 from parsieve._core import UnsupportedError, ValueSet
 from parsieve.predicate.elements import as_lists, elements_batch, list_ends, running_sums
 from parsieve.predicate.expr import (
+    ELEMENT,
     Always,
     And,
     AnyElement,
     Column,
     Compare,
+    Computed,
     Expr,
     HasToken,
     In,
@@ -126,7 +128,9 @@ def conditions_of(expr: Expr) -> list[Condition]:
 def _lists(parts: Iterable[Expr]) -> dict[In, ValueList]:
     """Prepare the lists of values of some parts."""
     leaves = [part for whole in parts for part in walk(whole)]
-    of_elements = [inner for part in leaves if isinstance(part, AnyElement) for inner in walk(part.condition)]
+    of_elements = [
+        inner for part in leaves if isinstance(part, AnyElement | Computed) for inner in walk(part.condition)
+    ]
     return {part: ValueList(part.values) for part in (*leaves, *of_elements) if isinstance(part, In)}
 
 
@@ -162,6 +166,8 @@ def _evaluate(expr: Expr, batch: pa.RecordBatch, lists: Mapping[In, ValueList]) 
             return match_token(_values(batch, column), expr)
         case Not(HasToken(column) as token_test):
             return pc.invert(match_token(_values(batch, column), token_test))
+        case Computed():
+            return _computed(expr, batch, lists)
         case AnyElement():
             return _any_element(expr, batch, lists)
         case Not(AnyElement() as test):
@@ -176,6 +182,16 @@ def _any_element(test: AnyElement, batch: pa.RecordBatch, lists: Mapping[In, Val
     num_matches, ends = running_sums(matches), list_ends(array)
     grows = pc.greater(num_matches.take(ends[1:]), num_matches.take(ends[:-1]))
     return grows if not array.null_count else pc.if_else(array.is_valid(), grows, pa.scalar(None, pa.bool_()))
+
+
+def _computed(test: Computed, batch: pa.RecordBatch, lists: Mapping[In, ValueList]) -> pa.BooleanArray:
+    values, present = test.expression.compute([_leaf(batch, test.column)])
+    if values.null_count > len(present) - present.true_count:
+        raise UnsupportedError(
+            f"engines disagree about {test.expression} for some values of the kept rows; "
+            "plan without this condition, and filter the rows yourself"
+        )
+    return _evaluate(test.condition, pa.record_batch([values], names=[ELEMENT]), lists)
 
 
 def _compare(leaf: Compare, batch: pa.RecordBatch) -> pa.BooleanArray:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from typing import Literal as OneOf
 
 import pyarrow as pa
 
 from parsieve.predicate.text.like import Pattern, write_like
+
+if TYPE_CHECKING:
+    from parsieve.predicate.expressions.expression import Expression
 
 Operator = OneOf["=", "!=", "<", "<=", ">", ">="]
 
@@ -32,6 +35,8 @@ class Column:
     field_id: int | None = None
     # Whether the values are the elements of lists, or the keys or the values of maps. A row may have many of them.
     is_repeated: bool = False
+    # Whether the values are those of an expression. They are stored as lists, but a row has at most one.
+    is_computed: bool = False
 
     @property
     def value_type(self) -> pa.DataType:
@@ -39,6 +44,8 @@ class Column:
         return value_type(self.type)
 
     def __str__(self) -> str:
+        if self.is_computed:
+            return self.path[0]
         return ".".join(part if part.isidentifier() else '"' + part.replace('"', '""') + '"' for part in self.path)
 
 
@@ -183,6 +190,20 @@ class AnyElement:
 
 
 @dataclass(frozen=True, slots=True)
+class Computed:
+    """A condition on the value of an expression of a column. The condition has no `Unknown`."""
+
+    column: Column
+    condition: Expr
+    expression: Expression
+    # As in a test of a list without a key.
+    key: None = None
+
+    def __str__(self) -> str:
+        return str(self.condition)
+
+
+@dataclass(frozen=True, slots=True)
 class OutOfType:
     """Equality with a value that the column's type cannot represent: false for a value, null for null.
 
@@ -250,8 +271,8 @@ class Unknown:
 
 
 # The conditions on one column.
-Leaf = Compare | In | IsNull | StartsWith | Like | HasToken | AnyElement | OutOfType
-Expr = Compare | In | IsNull | StartsWith | Like | HasToken | AnyElement | OutOfType | And | Or | Not | Always | Unknown
+Leaf = Compare | In | IsNull | StartsWith | Like | HasToken | AnyElement | Computed | OutOfType
+Expr = Leaf | And | Or | Not | Always | Unknown
 
 
 def all_of(*parts: Expr) -> Expr:
@@ -290,9 +311,9 @@ def value_columns(expr: Expr) -> list[Column]:
     return list(_unique([*direct, *(column for part in inner for column in columns(part))]))
 
 
-def element_tests(expr: Expr) -> list[AnyElement]:
-    """Return the parts that test the elements of lists or maps."""
-    return [part for part in walk(expr) if isinstance(part, AnyElement)]
+def element_tests(expr: Expr) -> list[AnyElement | Computed]:
+    """Return the parts that test the elements of lists or maps, or values of expressions."""
+    return [part for part in walk(expr) if isinstance(part, AnyElement | Computed)]
 
 
 def unknowns(expr: Expr) -> list[Unknown]:

@@ -18,6 +18,7 @@ from parsieve.predicate.expr import (
     AnyElement,
     Column,
     Compare,
+    Computed,
     Expr,
     In,
     IsNull,
@@ -61,7 +62,7 @@ def understood_part(expr: Expr) -> Expr:
 
 def without_element_tests(expr: Expr) -> Expr:
     """Return a predicate that is true for each row for which `expr` is true, without tests of elements of lists."""
-    return _weaker(expr, lambda part: isinstance(part.part if isinstance(part, Not) else part, AnyElement))
+    return _weaker(expr, lambda part: isinstance(part.part if isinstance(part, Not) else part, AnyElement | Computed))
 
 
 def _weaker(expr: Expr, is_dropped: Callable[[Expr], bool]) -> Expr:
@@ -85,6 +86,10 @@ def _push(expr: Expr, negated: bool, certain: bool) -> Expr:
             return Compare(column, _OPPOSITE[op], value)
         case OutOfType(column) if certain:
             return Not(IsNull(column)) if negated else Always(False)
+        case Computed(column, condition, expression):
+            # The condition has the values true, false and null for a row, like a condition on a column.
+            inner = _push(condition, negated, certain)
+            return inner if isinstance(inner, Always) else Computed(column, inner, expression)
         case AnyElement(column, condition, key) if key is not None:
             # If the condition is false for the value of the key, the negation is true.
             inner = _push(And((key, Not(condition) if negated else condition)), False, certain)

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve import _core
+from parsieve._core import UnsupportedError
 from parsieve.filters.options import checked_fpp
 from parsieve.index.build.executor import Executor, Shelves
 from parsieve.index.build.flow import BoundColumn, build_columns
@@ -24,6 +25,7 @@ from parsieve.index.log.log import Log
 from parsieve.index.log.publish import Transaction
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_field
+from parsieve.predicate.expressions.expression import computed
 
 
 def build(
@@ -82,7 +84,9 @@ class _Bloom:
 def fields_of(schema: pa.Schema, paths: Sequence[ColumnPath]) -> dict[ColumnPath, pa.Field]:
     """Return the fields of some columns. Raises an error if Bloom filters do not support a column's type."""
     fields = {path: leaf_field(schema, path) for path in paths}
-    for field in fields.values():
+    for path, field in fields.items():
+        if computed(path, schema) is not None:
+            raise UnsupportedError(f'{path[0]} is an expression, which only a Sieve index can have; pass kind="sieve"')
         check_type(field)
     return fields
 

@@ -21,6 +21,7 @@ from parsieve.lake.rows.fields import fields_at
 from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.elements import FIELD_ID, element_field, is_list
 from parsieve.predicate.expr import ELEMENT, KEY, VALUE
+from parsieve.predicate.expressions.expression import Expression, computed, parse_expression
 
 if TYPE_CHECKING:
     from parsieve._typing import ColumnName
@@ -52,6 +53,9 @@ def _values_path(names: ColumnNames, parts: Sequence[str]) -> ColumnPath:
     try:
         column = names.find(parts)
     except ColumnNotFoundError:
+        expression = parse_expression(parts[0], names.schema) if len(parts) == 1 else None
+        if expression is not None:
+            return expression.value.path
         *above, last = parts if len(parts) > 1 else parts[0].rsplit(".", 1)
         container = names.find(above) if above and last in (ELEMENT, KEY, VALUE) else None
         if container is None or element_field(container.type, last) is None:
@@ -65,7 +69,7 @@ def _values_path(names: ColumnNames, parts: Sequence[str]) -> ColumnPath:
 def indexed_name(name: ColumnName, indexed: Collection[ColumnPath]) -> ColumnName:
     """Return the path of an index by the name of its column. A name may contain a dot, and a list has elements."""
     whole = (name,) if isinstance(name, str) else tuple(name)
-    return next((path for path in (whole, (*path_of(name), ELEMENT)) if path in indexed), name)
+    return next((path for path in (whole, (*path_of(name), ELEMENT), (*whole, ELEMENT)) if path in indexed), name)
 
 
 def field_id_of(field: pa.Field) -> int | None:
@@ -80,6 +84,9 @@ def current_field(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> 
     Raises `ColumnNotFoundError` if the column was dropped, even if another column has its name now. A table may get
     field ids after it was indexed.
     """
+    expression = current_expression(schema, path, field_id)
+    if expression is not None:
+        return expression.value.path, expression.fields[-1]
     if field_id is not None:
         for current_path, field in _leaves((), schema):
             if field_id_of(field) == field_id:
@@ -88,6 +95,14 @@ def current_field(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> 
     if field_id_of(field) is not None and (field_id is not None or not _is_named_as_in_files(schema, path)):
         raise ColumnNotFoundError(f"{'.'.join(path)} is not the column that was indexed: that one was dropped")
     return path, field
+
+
+def current_expression(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> Expression | None:
+    """Return the expression of an index; None if the index is of a column, or if a column of it is another one now."""
+    expression = computed(path, schema)
+    if expression is not None and expression.value.field_id == field_id:
+        return expression
+    return None
 
 
 def differ_in_width(left: pa.DataType, right: pa.DataType) -> bool:

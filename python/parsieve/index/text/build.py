@@ -30,6 +30,7 @@ from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_field
 from parsieve.predicate.builder import is_text
 from parsieve.predicate.expr import value_type
+from parsieve.predicate.expressions.expression import computed
 
 
 def build(
@@ -115,6 +116,8 @@ def units_for(lake: Lake, snapshot: Snapshot, paths: Sequence[ColumnPath], unit:
 def check_columns(schema: pa.Schema, paths: Sequence[ColumnPath]) -> None:
     """Raise an error if a text index does not support one of some columns."""
     for path in paths:
+        if computed(path, schema) is not None:
+            raise UnsupportedError(f'{path[0]} is an expression, which only a Sieve index can have; pass kind="sieve"')
         check_type(leaf_field(schema, path))
 
 

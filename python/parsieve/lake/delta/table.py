@@ -20,7 +20,7 @@ from parsieve.lake.delta.statistics import statistics_of
 from parsieve.lake.rows import deletion_vectors
 from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile
-from parsieve.lake.rows.columns import BY_NAME, is_nested, is_repeated
+from parsieve.lake.rows.columns import BY_NAME, is_nested, is_repeated, stored_paths
 from parsieve.lake.rows.file_rows import FileRows
 from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import Storage
@@ -153,7 +153,7 @@ class Delta(Adapter):
     def read_keys(self, file_slice: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
         """Yield the live rows of one file, without the rows of its deletion vector."""
         native: DeltaFile = file_slice.native
-        for path in columns:
+        for path in stored_paths(native.schema, columns):
             if path[0] in native.doubtful:
                 raise UnsupportedError(f"{file_slice.path}: {path[0]} is {native.doubtful[path[0]]}")
         return super().read_keys(file_slice, columns)

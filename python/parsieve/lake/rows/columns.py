@@ -16,6 +16,7 @@ from parsieve.lake.base import ColumnPath
 from parsieve.lake.rows.fields import fields_at
 from parsieve.predicate.elements import FIELD_ID, is_list, lists_of
 from parsieve.predicate.expr import ELEMENT
+from parsieve.predicate.expressions.expression import computed
 
 # The metadata key for the name of a column in Delta's files, which may differ from its name in the table.
 PHYSICAL_NAME = b"delta.columnMapping.physicalName"
@@ -88,6 +89,9 @@ def leaf_of(batch: pa.RecordBatch, path: ColumnPath) -> pa.Array:
 
     If the path ends with the elements of lists, return the lists.
     """
+    expression = computed(path, batch.schema)
+    if expression is not None:
+        return expression.lists([leaf_of(batch, column.path) for column in expression.columns])
     array = batch.column(batch.schema.get_field_index(path[0]))
     for part in path[1:]:
         if not pt.is_struct(array.type):
@@ -109,7 +113,16 @@ def pruned(schema: pa.Schema, paths: Sequence[ColumnPath]) -> pa.Schema:
                 kept.append(child)
         return kept
 
-    return pa.schema(prune(list(schema), list(paths)))
+    return pa.schema(prune(list(schema), stored_paths(schema, paths)))
+
+
+def stored_paths(schema: pa.Schema, paths: Sequence[ColumnPath]) -> list[ColumnPath]:
+    """Return the paths with the columns of expressions in place of the expressions."""
+    stored: list[ColumnPath] = []
+    for path in paths:
+        expression = computed(path, schema)
+        stored += [path] if expression is None else [column.path for column in expression.columns]
+    return stored
 
 
 def by_name(among: Sequence[pa.Field]) -> Find:

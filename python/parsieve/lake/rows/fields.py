@@ -8,12 +8,13 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from parsieve.predicate.elements import FIELD_ID, element_field
+from parsieve.predicate.expressions.expression import computed
 
 
 def fields_at(schema: pa.Schema, path: Sequence[str]) -> list[pa.Field]:
     """Return the fields along a path through structs; fewer if the path ends early.
 
-    The path may end with the elements of lists, or with the keys or values of maps.
+    The path may end with the elements of lists, or with the keys or values of maps. It may be of an expression.
 
     >>> schema = pa.schema({"point": pa.struct({"x": pa.int64()})})
     >>> [field.name for field in fields_at(schema, ("point", "x"))]
@@ -23,6 +24,9 @@ def fields_at(schema: pa.Schema, path: Sequence[str]) -> list[pa.Field]:
     >>> fields_at(pa.schema({"tags": pa.list_(pa.string())}), ("tags", "element"))[1].type
     DataType(string)
     """
+    expression = computed(path, schema)
+    if expression is not None:
+        return expression.fields
     fields: list[pa.Field] = []
     level: pa.Schema | pa.DataType = schema
     for name in path:

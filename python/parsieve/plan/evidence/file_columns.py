@@ -40,6 +40,8 @@ class FileLeaves:
 
     def find(self, wanted: WantedLeaf) -> int | None:
         """Return the leaf's number, or None if it is missing or ambiguous."""
+        if wanted.column.is_computed:
+            return None
         if wanted.column.is_repeated and (wanted.is_mapped or wanted.column.field_id is None):
             return self._find_repeated(wanted.path)
         if wanted.is_mapped or wanted.column.field_id is None:

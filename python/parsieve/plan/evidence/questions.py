@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from parsieve.predicate import expr as typed
 from parsieve.predicate.expr import Column, Expr, Literal
+from parsieve.predicate.expressions.expression import Expression
 from parsieve.predicate.normalize import normalize
 from parsieve.predicate.text.like import Wildcard
 from parsieve.predicate.text.trigrams import trigrams_of
@@ -174,7 +175,7 @@ def leaves(tree: Tree) -> Iterator[Question]:
 def _tree(expr: Expr) -> Tree:
     match expr:
         case typed.And(parts):
-            return _every([_tree(part) for part in parts])
+            return _every([_tree(part) for part in _joined(parts)])
         case typed.Or(parts):
             return Some(tuple(_tree(part) for part in parts))
         case typed.Always(value):
@@ -204,6 +205,12 @@ def _tree(expr: Expr) -> Tree:
             return HoldsText(column, expr)
         case typed.HasToken(column):
             return HoldsWord(column, expr)
+        case typed.Computed(_, condition, expression):
+            if any(isinstance(part, typed.IsNull) for part in typed.walk(condition)):
+                # An index does not have the rows in which the column is null.
+                return Constant(True)
+            # The index has a null for each value that engines may see differently.
+            return Some((_tree(condition), HasNull(expression.value)))
         case typed.AnyElement(_, condition):
             # Some element in the file must answer each question of the condition.
             return _tree(condition)
@@ -211,6 +218,19 @@ def _tree(expr: Expr) -> Tree:
             # Nothing shows that all texts of a file match, or that all lists of a file have such an element.
             return Constant(True)
     raise AssertionError(expr)
+
+
+def _joined(parts: tuple[Expr, ...]) -> list[Expr]:
+    """Return the parts of a conjunction, with the conditions on one expression joined."""
+    by_expression: dict[Expression, list[Expr]] = {}
+    for part in parts:
+        if isinstance(part, typed.Computed):
+            by_expression.setdefault(part.expression, []).append(part.condition)
+    joined = [
+        typed.Computed(expression.columns[0], typed.all_of(*conditions), expression)
+        for expression, conditions in by_expression.items()
+    ]
+    return [*joined, *(part for part in parts if not isinstance(part, typed.Computed))]
 
 
 def trigrams_of_question(question: Question) -> list[tuple[str, ...]] | None:
@@ -270,13 +290,13 @@ def _every(parts: list[Tree]) -> Tree:
     Neither holds for the elements of lists: different elements may answer two questions about one row.
     """
     flat = [inner for part in parts for inner in (part.parts if isinstance(part, Every) else (part,))]
-    single = [part for part in flat if isinstance(part, Within | Among | Outside) and not part.column.is_repeated]
+    single = [part for part in flat if isinstance(part, Within | Among | Outside) and _is_single(part.column)]
     numbers = {part.column.path for part in single}
     simplified = [_without_nan(part, numbers) for part in flat]
     ranges: dict[tuple[str, ...], Within] = {}
     others: list[Tree] = []
     for part in simplified:
-        if isinstance(part, Within) and not part.column.is_repeated:
+        if isinstance(part, Within) and _is_single(part.column):
             before = ranges.get(part.column.path)
             ranges[part.column.path] = part if before is None else _intersection(before, part)
         elif isinstance(part, Constant):
@@ -286,6 +306,11 @@ def _every(parts: list[Tree]) -> Tree:
             others.append(part)
     joined = [*ranges.values(), *others]
     return Every(tuple(joined)) if len(joined) > 1 else joined[0] if joined else Constant(True)
+
+
+def _is_single(column: Column) -> bool:
+    """Return whether a row has at most one value of a column."""
+    return column.is_computed or not column.is_repeated
 
 
 def _without_nan(tree: Tree, numbers: set[tuple[str, ...]]) -> Tree:

@@ -31,10 +31,11 @@ from parsieve.predicate.builder import (
     scalar_value,
 )
 from parsieve.predicate.column_names import ColumnNames
-from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, all_of, any_of, value_type
+from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, all_of, any_of, columns, value_type
 from parsieve.predicate.literals import Value
 from parsieve.predicate.messages import NotUnderstoodError
 from parsieve.predicate.read.casts import cast_operand, own_zone, step_operand
+from parsieve.predicate.read.computed import Expressions
 from parsieve.predicate.read.nan_rules import compare_ieee
 from parsieve.predicate.read.patterns import like, pattern_around, pattern_before, regex
 from parsieve.predicate.text.like import Wildcard, read_like
@@ -48,6 +49,9 @@ _COMPARISONS: dict[str, Operator] = {
     "greater": ">",
     "greater_equal": ">=",
 }
+
+# Functions that change the case of letters. They agree about ASCII.
+_CASES = {"utf8_lower": "lower", "ascii_lower": "lower", "utf8_upper": "upper", "ascii_upper": "upper"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +171,7 @@ class _Reader:
         self._names = names
         self._build = build
         self._nan_is_greatest = nan_is_greatest
+        self._expressions = Expressions()
 
     def truth(self, node: _Node) -> Expr:
         if isinstance(node, _Call):
@@ -181,7 +186,9 @@ class _Reader:
                     parts = And((condition, self.truth(chosen))), And((Not(condition), self.truth(other)))
                     return Or(parts)
         try:
-            return self._leaf(node)
+            condition = self._leaf(node)
+            computed = [column for column in columns(condition) if column.is_computed]
+            return self._expressions.condition(computed[0], condition) if computed else condition
         except NotUnderstoodError as error:
             return make_unknown(_text(node), error)
 
@@ -294,6 +301,8 @@ class _Reader:
                     return step_operand(operand, "year", own_zone(operand), "year")
                 case "floor_temporal":
                     return step_operand(operand, _step(options), own_zone(operand))
+        if isinstance(node, _Call) and node.name in _CASES and len(node.arguments) == 1:
+            return self._expressions.operand(_CASES[node.name], self.operand(node.arguments[0]).column)
         raise NotUnderstoodError("computed columns are not supported; compare the column itself")
 
     def literal(self, node: _Node) -> pa.Scalar:

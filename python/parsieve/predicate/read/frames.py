@@ -14,11 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from parsieve.predicate.builder import MIRRORED, Builder, Operand, StepForm, make_unknown, scalar_value
+from parsieve.predicate.builder import MIRRORED, Builder, Operand, StepForm, is_text, make_unknown, scalar_value
 from parsieve.predicate.column_names import ColumnNames
-from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, all_of, any_of
+from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, all_of, any_of, columns
 from parsieve.predicate.messages import NotUnderstoodError, shortened
 from parsieve.predicate.read.casts import own_zone, step_operand
+from parsieve.predicate.read.computed import Expressions
 from parsieve.predicate.read.json_trees import read_json
 from parsieve.predicate.read.lists import Elements
 from parsieve.predicate.read.patterns import like, pattern_around, pattern_before, regex
@@ -61,6 +62,7 @@ class _Reader:
     def __init__(self, names: ColumnNames, build: Builder) -> None:
         self._names = names
         self._build = build
+        self._expressions = Expressions()
 
     def find(self, path: tuple[str, ...]) -> Operand:
         return Operand(self._names.find(path))
@@ -77,7 +79,9 @@ class _Reader:
             if _has_null_float(node):
                 # JSON has no NaN and no infinity, so Polars writes them as null.
                 raise NotUnderstoodError("Polars cannot serialize NaN and infinity; write the condition as SQL")
-            return self._leaf(node)
+            condition = self._leaf(node)
+            computed = [column for column in columns(condition) if column.is_computed]
+            return self._expressions.condition(computed[0], condition) if computed else condition
         except NotUnderstoodError as error:
             return make_unknown(_text(node), error)
 
@@ -177,11 +181,29 @@ class _Reader:
                     path.append(name)
                     node = inner
                 case _:
+                    if not path and (operand := self._computed(node)) is not None:
+                        return operand
                     raise NotUnderstoodError("computed columns are not supported; compare the column itself")
 
     def _step(self, node: Any, step: str, form: StepForm = "timestamp") -> Operand:
         operand = self.operand(node)
         return step_operand(operand, step, own_zone(operand), form)
+
+    def _computed(self, node: Any) -> Operand | None:
+        """Return a function of a column as one side of a comparison; None if there is no such function."""
+        expressions = self._expressions
+        match node:
+            case {"Function": {"input": [inner], "function": {"StringExpr": "Lowercase"}}}:
+                return expressions.operand("lower", self.operand(inner).column)
+            case {"Function": {"input": [inner], "function": {"StringExpr": "Uppercase"}}}:
+                return expressions.operand("upper", self.operand(inner).column)
+            case {"Function": {"input": [inner, {"Literal": {"Scalar": {"String": text}}}], "function": function}}:
+                if function == {"StringExpr": "JsonPathMatch"}:
+                    return expressions.operand("json_extract_string", self.operand(inner).column, [text])
+            case {"Cast": {"expr": inner, "dtype": {"Literal": "Int64"}, "options": "Strict" | "NonStrict"}}:
+                operand = self.operand(inner)
+                return expressions.operand("cast", operand.column) if is_text(operand.column.value_type) else None
+        return None
 
     def value(self, node: Any) -> Any:
         values = _evaluate(node)

@@ -15,12 +15,13 @@ from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
 
 from parsieve.errors import ColumnNotFoundError
-from parsieve.predicate.builder import MIRRORED, Builder, Operand, make_unknown, python_value
+from parsieve.predicate.builder import MIRRORED, Builder, Operand, is_text, make_unknown, python_value
 from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.expr import KEY, VALUE, Always, And, Expr, Not, Operator, Or, all_of, columns
 from parsieve.predicate.literals import DecimalLiteral, Value, read_number
 from parsieve.predicate.messages import NotUnderstoodError, shortened
 from parsieve.predicate.read.casts import cast_operand, cast_value, step_operand
+from parsieve.predicate.read.computed import Expressions
 from parsieve.predicate.read.lists import Elements, Subscript
 from parsieve.predicate.read.patterns import like, pattern_around, pattern_before, regex
 from parsieve.predicate.text.like import Pattern, read_like
@@ -72,6 +73,8 @@ _LIST_FUNCTIONS = {
     "arrays_overlap": _ANY,
     "list_has_all": _ALL,
 }
+# Functions that return a text member of a JSON object.
+_JSON_FUNCTIONS = ("json_extract_string", "get_json_object")
 _MAP_FUNCTIONS = {"map_contains": KEY, "map_contains_value": VALUE}
 
 
@@ -179,6 +182,7 @@ class _Reader:
         self._params = params
         # The last meaning of `column[index]` for each column of values.
         self._subscripts: dict[tuple[str, ...], Subscript] = {}
+        self._expressions = Expressions()
 
     def truth(self, node: exp.Expression) -> Expr:
         """Return a condition; parts that are not understood become `Unknown`."""
@@ -191,6 +195,9 @@ class _Reader:
                 return Not(self.truth(node.this))
         try:
             condition = self._leaf(node)
+            computed = [column for column in columns(condition) if column.is_computed]
+            if computed:
+                return self._expressions.condition(computed[0], condition)
             subscripts = [self._subscripts[column.path] for column in columns(condition) if column.is_repeated]
             return subscripts[0].condition(condition, _text(node)) if subscripts else condition
         except NotUnderstoodError as error:
@@ -399,7 +406,17 @@ class _Reader:
                 raise NotUnderstoodError("TRY_CAST is not supported; compare the column itself")
             case exp.Cast():
                 _only(node, "this", "to")
-                return cast_operand(self.operand(node.this), arrow_type(node.to), self._build.zone)
+                operand, kind = self.operand(node.this), arrow_type(node.to)
+                if is_text(operand.column.value_type) and kind == pa.int64():
+                    return self._expressions.operand("cast", operand.column)
+                return cast_operand(operand, kind, self._build.zone)
+            case exp.Lower() | exp.Upper():
+                _only(node, "this")
+                return self._expressions.operand(type(node).__name__.lower(), self.operand(node.this).column)
+            case exp.Anonymous(this=str(name), expressions=[tested, exp.Literal(is_string=True) as path]) if (
+                name.lower() in _JSON_FUNCTIONS
+            ):
+                return self._expressions.operand("json_extract_string", self.operand(tested).column, [path.name])
             case exp.Date() | exp.TsOrDsToDate():
                 _only(node, "this")
                 return cast_operand(self.operand(node.this), pa.date32(), self._build.zone)

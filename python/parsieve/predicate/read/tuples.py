@@ -13,11 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from parsieve.errors import ColumnNotFoundError
 from parsieve.predicate.builder import Builder, Operand, is_text, make_unknown, python_value
 from parsieve.predicate.column_names import ColumnNames
-from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, all_of, any_of
+from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Unknown, all_of, any_of
 from parsieve.predicate.literals import Value
 from parsieve.predicate.messages import NotUnderstoodError
+from parsieve.predicate.read.computed import Expressions
 from parsieve.predicate.read.lists import Elements
 from parsieve.predicate.read.nan_rules import compare_ieee
 
@@ -62,10 +64,29 @@ def _term(term: tuple[Any, str, Any], names: ColumnNames, build: Builder) -> Exp
     name, op, value = term
     if not isinstance(name, str) and not (isinstance(name, tuple) and all(isinstance(part, str) for part in name)):
         raise TypeError(f"a column is a name or a tuple of names, not {name!r}")
-    operand = Operand(names.find([name] if isinstance(name, str) else name))
     known = [*_OPERATORS, "in", "not in", "contains", "contains any", "contains all", "has token"]
     if op not in known:
         raise ValueError(f"{op!r} is none of {', '.join(known)}")
+    expressions = Expressions()
+    operand = _operand(name, names, expressions)
+    condition = _condition(operand, op, value, build)
+    if not operand.column.is_computed or isinstance(condition, Unknown):
+        return condition
+    return expressions.condition(operand.column, condition)
+
+
+def _operand(name: str | tuple[str, ...], names: ColumnNames, expressions: Expressions) -> Operand:
+    """Return the column of this name, or else the expression with this text."""
+    try:
+        return Operand(names.find([name] if isinstance(name, str) else name))
+    except ColumnNotFoundError:
+        operand = expressions.parse(name, names.schema) if isinstance(name, str) else None
+        if operand is None:
+            raise
+        return operand
+
+
+def _condition(operand: Operand, op: str, value: Any, build: Builder) -> Expr:
     try:
         if op in _OPERATORS:
             return compare_ieee(build, operand, _OPERATORS[op], _value(operand, value))

@@ -16,6 +16,7 @@ from parsieve.predicate.expr import (
     AnyElement,
     Column,
     Compare,
+    Computed,
     Expr,
     HasToken,
     In,
@@ -83,7 +84,7 @@ def _render(expr: Expr) -> pc.Expression:
             return match_token(_field(column), expr)
         case Not(HasToken(column) as test):
             return ~match_token(_field(column), test)
-        case AnyElement() | Not(AnyElement()):
+        case Computed() | AnyElement() | Not(AnyElement()):
             raise UnsupportedError(f"pyarrow has no expression for {expr}; use to_arrow or to_batches")
     raise AssertionError(expr)
 

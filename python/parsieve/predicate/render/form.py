@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from parsieve._core import UnsupportedError
 from parsieve.predicate.builder import Builder, Operand
-from parsieve.predicate.expr import And, AnyElement, Compare, Expr, In, Not, Or, unknowns
+from parsieve.predicate.expr import And, AnyElement, Compare, Computed, Expr, In, Not, Or, unknowns
 from parsieve.predicate.normalize import normalize
 
 Rendered = TypeVar("Rendered")
@@ -51,6 +51,8 @@ def _with_nan(expr: Expr) -> Expr:
             if math.isnan(value.scalar.as_py()):
                 return expr
             return Or((expr, Builder().compare(Operand(column), "=", math.nan)))
+        case Computed(column, condition, expression):
+            return Computed(column, _with_nan(condition), expression)
         case AnyElement(column, condition):
             return AnyElement(column, _with_nan(condition))
         case Not(AnyElement() as test):

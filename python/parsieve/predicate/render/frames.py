@@ -16,6 +16,7 @@ from parsieve.predicate.expr import (
     AnyElement,
     Column,
     Compare,
+    Computed,
     Expr,
     HasToken,
     In,
@@ -80,6 +81,8 @@ def _render(expr: Expr) -> pl.Expr:
             return _column(column).str.contains(write_word_regex(word))
         case Not(HasToken(column, word)):
             return ~_column(column).str.contains(write_word_regex(word))
+        case Computed():
+            raise UnsupportedError(f"engines disagree about {expr} for some values; use to_arrow or to_batches")
         case AnyElement():
             return _any_element(expr)
         case Not(AnyElement() as test):

@@ -20,6 +20,7 @@ from parsieve.predicate.expr import (
     AnyElement,
     Column,
     Compare,
+    Computed,
     Expr,
     HasToken,
     In,
@@ -95,6 +96,8 @@ class _Sql(ABC):
                 return self.like(expr)
             case HasToken(column, word):
                 return f"{self.find_regex}({self.column(column)}, {self.text(write_word_regex(word))})"
+            case Computed():
+                raise UnsupportedError(f"engines disagree about {expr} for some values; use to_arrow or to_batches")
             case AnyElement(column, condition):
                 return self.any_element(column, self.condition(condition))
         raise AssertionError(expr)

@@ -9,14 +9,13 @@ from parsieve.filters.options import checked_fpp
 from parsieve.index.bloom import build as bloom
 from parsieve.index.build.kinds import check_kind, content_of
 from parsieve.index.build.settle import log_left_out, settle, unsettled
-from parsieve.index.log.columns import paths_of
+from parsieve.index.log.columns import column_paths, paths_of
 from parsieve.index.log.commit import Commit, TableState
 from parsieve.index.log.log import Log
 from parsieve.index.pages import maintain
 from parsieve.index.sieve import build as sieve
 from parsieve.index.text.build import build as build_text
 from parsieve.index.text.build import check_columns, units_for
-from parsieve.lake.rows.columns import indexable_path
 from parsieve.observe.logs import SPARK, place
 from parsieve.spark.build import kinds
 from parsieve.spark.build.executor import MEMORY, SparkExecutor
@@ -101,8 +100,7 @@ def build_index(
     lake, store = lake_and_store(spark, table, index_location, storage_options)
     log = Log(store)
     snapshot = settle(lake, lake.snapshot(as_of))
-    named = paths_of([columns] if isinstance(columns, str) else columns)
-    paths = [indexable_path(snapshot.schema, path) for path in named]
+    paths = paths_of(column_paths(columns, snapshot.schema))
     log_left_out(unsettled(snapshot), f"the index in {store}")
     chosen, layouts = kinds.choose(lake, snapshot, paths, kind, unit=unit, fpp=sieve_rate, keep_keys=bool(keep_keys))
     sieves = [path for path, choice in chosen.items() if choice in ("sieve", "both")]

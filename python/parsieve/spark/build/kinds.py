@@ -9,6 +9,7 @@ from parsieve.index.build.unit_choice import check_unit, choose_unit
 from parsieve.index.indexed_table import FEW_FILES
 from parsieve.index.log.commit import Layout
 from parsieve.lake.base import ColumnPath, Lake, Snapshot
+from parsieve.predicate.expressions.expression import computed
 
 
 def choose(
@@ -29,7 +30,9 @@ def choose(
     check_unit(unit)
     advice = {}
     if kind == "auto" and len(snapshot.slices) >= FEW_FILES:
-        advice = {path: advise_column(lake, snapshot, path) for path in paths}
+        # An expression can have a Sieve index only.
+        plain = [path for path in paths if computed(path, snapshot.schema) is None]
+        advice = {path: advise_column(lake, snapshot, path) for path in plain}
     kinds = dict.fromkeys(paths, "sieve" if kind == "auto" else kind)
     kinds |= {path: column.recommendation for path, column in advice.items()}
     units = {path: column.unit for path, column in advice.items()} if unit == "auto" else {}

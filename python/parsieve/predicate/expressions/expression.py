@@ -1,0 +1,187 @@
+"""An expression of columns: its text, its values, and the column that an index has for it.
+
+An index holds an expression as the elements of lists. A row has an empty list if one of its columns is null, a list of
+one value, or a list of one null if the value is outside the domain in which engines agree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parsieve._core import UnsupportedError
+from parsieve.errors import ColumnNotFoundError
+from parsieve.predicate.column_names import ColumnNames
+from parsieve.predicate.elements import FIELD_ID, running_sums
+from parsieve.predicate.expr import ELEMENT, Column
+from parsieve.predicate.expressions.functions import FUNCTIONS, Function
+
+# Larger than the field ids of all formats and of the elements of lists.
+_IDS = 1 << 61
+_CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*\Z", re.DOTALL)
+_CAST = re.compile(r"\s*(.*?)\s+AS\s+(?:BIGINT|LONG|INT64)\s*\Z", re.IGNORECASE | re.DOTALL)
+_ARGUMENT = re.compile(r"""\s*(?:'((?:[^']|'')*)'|((?:"(?:[^"]|"")*"|\w+)(?:\.(?:"(?:[^"]|"")*"|\w+))*))\s*(,|\Z)""")
+_NAME = re.compile(r'"((?:[^"]|"")*)"|(\w+)')
+# Other names that engines have for a function of the same meaning.
+_SYNONYMS = {"get_json_object": "json_extract_string", "json_extract_scalar": "json_extract_string"}
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A function of columns and literals."""
+
+    name: str
+    columns: tuple[Column, ...]
+    literals: tuple[str, ...] = ()
+
+    @property
+    def function(self) -> Function:
+        """The function's definition."""
+        return FUNCTIONS[self.name]
+
+    @property
+    def type(self) -> pa.DataType:
+        """The type of the values. Raises `UnsupportedError` for columns of other types than the function takes."""
+        return self.function.type_of([column.value_type for column in self.columns], self.literals)
+
+    @property
+    def value(self) -> Column:
+        """The column that an index has for the expression."""
+        return Column((str(self), ELEMENT), self.type, self._id, is_repeated=True, is_computed=True)
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        """The fields along the path of `value`."""
+        field = pa.field(ELEMENT, self.type, metadata={FIELD_ID: str(self._id).encode()})
+        return [pa.field(str(self), pa.list_(field)), field]
+
+    @property
+    def _id(self) -> int:
+        """A number that no other column has. It depends on the field ids of the columns, or on their names."""
+        sources = [column.path if column.field_id is None else column.field_id for column in self.columns]
+        digest = hashlib.blake2b(repr((self.name, sources, self.literals)).encode(), digest_size=7).digest()
+        return _IDS + int.from_bytes(digest)
+
+    def __str__(self) -> str:
+        names = ", ".join(map(str, self.columns))
+        quoted = ["'" + literal.replace("'", "''") + "'" for literal in self.literals]
+        if self.name == "cast":
+            return f"CAST({names} AS BIGINT)"
+        return f"{self.name}({', '.join([names, *quoted])})"
+
+    def compute(self, arrays: Sequence[pa.Array]) -> tuple[pa.Array, pa.BooleanArray]:
+        """Return the value for each row, and which rows have no null. A value outside the domain is null."""
+        plain = [_plain(array, column) for array, column in zip(arrays, self.columns, strict=True)]
+        present = pc.is_valid(plain[0])
+        for array in plain[1:]:
+            present = pc.and_(present, pc.is_valid(array))
+        values = self.function.compute([array.filter(present) for array in plain], self.literals)
+        places = pc.subtract(pc.cumulative_sum(present.cast(pa.int64())), 1)
+        return values.take(pc.if_else(present, places, pa.scalar(None, pa.int64()))), present
+
+    def lists(self, arrays: Sequence[pa.Array]) -> pa.Array:
+        """Return the values as lists, as an index holds them."""
+        values, present = self.compute(arrays)
+        return pa.LargeListArray.from_arrays(running_sums(present), values.filter(present))
+
+
+def _plain(array: pa.Array, column: Column) -> pa.Array:
+    """Return values without a dictionary, run-end encoding or extension."""
+    return array if array.type == column.value_type else array.cast(column.value_type)
+
+
+def parse_expression(text: str, schema: pa.Schema) -> Expression | None:
+    """Return the expression with this text, or None if it is none of the known functions.
+
+    Raises `ColumnNotFoundError` if a column does not exist, and `UnsupportedError` if the function does not take it.
+
+    >>> import pyarrow as pa
+    >>> from parsieve.predicate.expressions.expression import parse_expression
+    >>> print(parse_expression("LOWER( Email )", pa.schema({"email": pa.string()})))
+    lower(email)
+    """
+    call = _CALL.match(text)
+    name = call[1].lower() if call else "key"
+    name = _SYNONYMS.get(name, name)
+    inner = call[2] if call else text
+    if name not in FUNCTIONS or (not call and "," not in text):
+        return None
+    if name == "cast":
+        cast = _CAST.match(inner)
+        if cast is None:
+            return None
+        inner = cast[1]
+    arguments = _arguments(inner)
+    if arguments is None:
+        return None
+    names = ColumnNames(schema)
+    columns = [names.find(*_name_parts(name)) for _, name in arguments if name]
+    expression = Expression(name, tuple(columns), tuple(_literal(text) for text, name in arguments if not name))
+    # Raise the error for types that the function does not take.
+    expression.type  # noqa: B018
+    return expression
+
+
+def computed(path: Sequence[str], schema: pa.Schema) -> Expression | None:
+    """Return the expression at the path of an index, or None if the path is of a column."""
+    if len(path) != 2 or path[1] != ELEMENT or path[0] in schema.names:
+        return None
+    try:
+        return parse_expression(path[0], schema)
+    except (ColumnNotFoundError, UnsupportedError):
+        return None
+
+
+def _arguments(text: str) -> list[tuple[str, str]] | None:
+    """Return the arguments of a function: pairs of a literal and a name, one of which is empty."""
+    arguments, at = [], 0
+    while True:
+        match = _ARGUMENT.match(text, at)
+        if match is None:
+            return None
+        arguments.append((match[1] or "", match[2] or ""))
+        at = match.end()
+        if not match[3]:
+            return arguments
+
+
+def _literal(text: str) -> str:
+    return text.replace("''", "'")
+
+
+def _name_parts(name: str) -> tuple[list[str], list[bool]]:
+    """Return the parts of a name, and which of them are quoted."""
+    parts = list(_NAME.finditer(name))
+    return [part[2] or part[1].replace('""', '"') for part in parts], [part[2] is None for part in parts]
+
+
+def expr(text: str) -> str:
+    """Return the text of an expression to index. Raises `ValueError` if it is none of the known functions.
+
+    >>> import parsieve as ps
+    >>> ps.expr("lower(email)")
+    'lower(email)'
+    """
+    call = _CALL.match(text)
+    name = call[1].lower() if call else "key"
+    if _SYNONYMS.get(name, name) not in FUNCTIONS or (not call and "," not in text):
+        raise ValueError(f"{text!r} is not an expression that can be indexed; the functions are {', '.join(FUNCTIONS)}")
+    return text
+
+
+def key(*columns: str) -> str:
+    """Return the text of a composite key of some columns. A name may have dots, as in `box.id`.
+
+    >>> import parsieve as ps
+    >>> ps.key("tenant", "id")
+    'key(tenant, id)'
+    """
+    if len(columns) < 2:
+        raise ValueError("a composite key has at least two columns")
+    names = [str(Column(tuple(column.split(".")), pa.null())) for column in columns]
+    return f"key({', '.join(names)})"

@@ -1,0 +1,104 @@
+"""Expressions of columns: their values, their domains, and conditions on them in each language."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from support.programs.expression_differences import check_table
+
+import parsieve as ps
+from parsieve.predicate import parse
+from parsieve.predicate.expressions.expression import parse_expression
+from parsieve.predicate.expressions.keys import encode_key
+
+
+def values(text: str, array: pa.Array) -> list[Any]:
+    """Return the values of an expression of the column x as lists."""
+    expression = parse_expression(text, pa.schema({"x": array.type}))
+    assert expression is not None
+    lists: list[Any] = expression.lists([array]).to_pylist()
+    return lists
+
+
+def test_case_is_changed_for_ascii_only() -> None:
+    texts = pa.array(["aB", None, "ΣΑ", "\u212a", ""])
+    assert values("LOWER(x)", texts) == [["ab"], [], [None], [None], [""]]
+    assert values("upper(x)", texts.cast(pa.large_string())) == [["AB"], [], [None], [None], [""]]
+
+
+def test_only_canonical_integers_are_cast() -> None:
+    good = ["0", "-1", "12", str(2**63 - 1), str(-(2**63))]
+    assert values("CAST(x AS BIGINT)", pa.array(good)) == [[int(text)] for text in good]
+    odd = ["-0", "+1", " 1", "1 ", "01", "1e3", "1.0", "", "1\n", str(2**63), str(-(2**63) - 1), "1" * 30, "\u0661"]
+    assert values("CAST(x AS BIGINT)", pa.array(odd)) == [[None]] * len(odd)
+
+
+def test_json_members_must_be_certain() -> None:
+    good = ['{"a":{"b":"x"}}', ' { "c" : [1, {"d": 2}] , "a" : { "e":null, "b" : "x" } } ']
+    assert values("json_extract_string(x, '$.a.b')", pa.array(good)) == [["x"], ["x"]]
+    odd = ['{"a":{"b":"x","b":"y"}}', '{"a":{"b":1}}', '{"a":{"b":"\\n"}}', "", "[]", '{"a":"b"}', '{"b":{"a":"x"}}']
+    odd += ['{"a":{"b":"x"},}', '{"a":{"b":"x"}} x', "{'a':{'b':'x'}}", '{"a":{"b":"x"},"a":{}}', '{"A":{"b":"x"}}']
+    assert values("get_json_object(x, '$.a.b')", pa.array(odd)) == [[None]] * len(odd)
+
+
+def test_keys_have_the_order_of_their_parts() -> None:
+    source = random.Random(5)
+    texts = ["", "a", "a\x00", "a\x00b", "ab", "\x00", "\x00\xff", "b"]
+    rows = [(source.choice(texts), source.choice((-(2**31), -1, 0, 7)), source.choice(texts)) for _ in range(300)]
+    parts = list(map(pa.array, zip(*rows, strict=True)))
+    keys = encode_key(parts).to_pylist()
+    by_key = [row for _, row in sorted(zip(keys, rows, strict=True))]
+    assert by_key == sorted(rows, key=lambda row: (row[0].encode(), row[1], row[2].encode()))
+
+
+def test_each_language_has_the_same_condition() -> None:
+    schema = pa.schema({"email": pa.string()})
+    expected = str(parse("lower(email) = 'a'", schema))
+    assert expected == "lower(email) = 'a'"
+    for where in (pl.col("email").str.to_lowercase() == "a", pc.utf8_lower(pc.field("email")) == "a"):
+        assert str(parse(where, schema)) == expected
+    assert str(parse([("LOWER(email)", "=", "a")], schema)) == expected
+
+
+def test_other_functions_exclude_nothing(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"email": ["a"]}), tmp_path / "a.parquet")
+    table = ps.open_table(tmp_path)
+    with pytest.raises(ps.UnsupportedError):
+        table.plan("lower(upper(email)) = 'b'", on_unknown="error")
+    with pytest.raises(ValueError, match="is not an expression"):
+        ps.expr("reverse(email)")
+    with pytest.raises(ps.UnsupportedError, match="only a Sieve index"):
+        table.build_index("lower(email)", "bloom")
+    assert ps.key("tenant", "id") == "key(tenant, id)"
+
+
+def test_a_column_with_the_name_of_an_expression_wins(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"email": ["A"], "lower(email)": ["x"]}), tmp_path / "a.parquet")
+    table = ps.open_table(tmp_path)
+    assert list(table.build_index("lower(email)").columns) == ["lower(email)"]
+    assert table.plan([("lower(email)", "=", "x")]).files
+    assert table.plan("lower(email) = 'a'").files
+
+
+def test_a_new_column_does_not_get_the_index_of_an_expression(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"email": ["A"]}), tmp_path / "a.parquet")
+    table = ps.open_table(tmp_path)
+    table.build_index("lower(email)")
+    assert not table.plan("lower(email) = 'x'").files
+    pq.write_table(pa.table({"email": ["A"], "lower(email)": ["x"]}), tmp_path / "0.parquet")
+    later = ps.open_table(tmp_path)
+    assert later.plan([("lower(email)", "=", "x")]).files
+    assert len(later.plan('"lower(email)" IS NULL').files) >= 1
+
+
+def test_plans_keep_the_rows_that_engines_find(tmp_path: Path) -> None:
+    differences, skipped = check_table("11", tmp_path, 30)
+    assert not differences
+    assert skipped
