@@ -194,7 +194,8 @@ def _tree(expr: Expr) -> Tree:
             # True for every value of the table's type, and maybe for values of other types.
             return HasValue(column)
         case typed.IsNull(column):
-            return HasNull(column)
+            # An index of an expression does not have the rows in which the column is null.
+            return Constant(True) if column.is_computed else HasNull(column)
         case typed.Not(typed.IsNull(column)):
             return HasValue(column)
         case typed.StartsWith(column, prefix):
@@ -206,9 +207,6 @@ def _tree(expr: Expr) -> Tree:
         case typed.HasToken(column):
             return HoldsWord(column, expr)
         case typed.Computed(_, condition, expression):
-            if any(isinstance(part, typed.IsNull) for part in typed.walk(condition)):
-                # An index does not have the rows in which the column is null.
-                return Constant(True)
             # The index has a null for each value that engines may see differently.
             return Some((_tree(condition), HasNull(expression.value)))
         case typed.AnyElement(_, condition):

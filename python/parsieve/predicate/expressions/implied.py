@@ -129,11 +129,14 @@ def _range(
 ) -> list[Expr]:
     """Return the conditions on a key whose first parts equal a value."""
     first = encode(equal)[0].as_py()
-    bounds = [(">=", first), ("<", _after(first))]
+    bounds: list[tuple[Operator, bytes]] = [(">=", first), ("<", _after(first))]
     for part in conditions:
         if isinstance(part, Compare) and part.op in _OR_EQUAL:
             key = encode([*equal, pa.array([part.value.scalar], part.value.scalar.type)])[0].as_py()
-            bounds.append({"<": ("<", key), "<=": ("<", _after(key))}.get(part.op, (">=", key)))
+            if part.op in (">", ">="):
+                bounds.append((">=", key))
+            else:
+                bounds.append(("<", key if part.op == "<" else _after(key)))
     return [Compare(expression.value, op, Literal(pa.scalar(key, pa.binary()))) for op, key in bounds if key]
 
 

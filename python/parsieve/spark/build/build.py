@@ -100,7 +100,9 @@ def build_index(
     lake, store = lake_and_store(spark, table, index_location, storage_options)
     log = Log(store)
     snapshot = settle(lake, lake.snapshot(as_of))
-    paths = paths_of(column_paths(columns, snapshot.schema))
+    named = [columns] if isinstance(columns, str) else columns
+    names = [name if isinstance(name, str) else tuple(name) for name in named]
+    paths = paths_of(column_paths(names, snapshot.schema))
     log_left_out(unsettled(snapshot), f"the index in {store}")
     chosen, layouts = kinds.choose(lake, snapshot, paths, kind, unit=unit, fpp=sieve_rate, keep_keys=bool(keep_keys))
     sieves = [path for path, choice in chosen.items() if choice in ("sieve", "both")]

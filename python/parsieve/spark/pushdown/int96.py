@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve.predicate.expr import (
+    Always,
     And,
     Column,
     Compare,
+    Computed,
     Expr,
     In,
     IsNull,
@@ -57,6 +59,9 @@ def _stored(expr: Expr, paths: frozenset[tuple[str, ...]]) -> Expr:
         case Not(leaf) if isinstance(leaf, Leaf) and leaf.column.path in paths:
             # Exclude only nulls, which never match. Excluding some timestamps would skip no files in practice.
             return _present(leaf.column)
+        case Computed(column) if column.path in paths:
+            # Spark computes the expression from other timestamps than the index.
+            return Always(True)
         case IsNull(column) if column.path in paths:
             return IsNull(_stored_column(column))
         case OutOfType(column, text) if column.path in paths:
