@@ -11,7 +11,7 @@ from parsieve.predicate.expressions.expression import Expression
 from parsieve.predicate.expressions.keys import encode_key
 from parsieve.predicate.normalize import normalize
 
-_OR_EQUAL: dict[Operator, Operator] = {"<": "<=", "<=": "<=", ">": ">=", ">=": ">="}
+_RANGES = ("<", "<=", ">", ">=")
 
 
 def with_implied(expr: Expr, expressions: Sequence[Expression], types_are_certain: bool) -> Expr:
@@ -52,21 +52,17 @@ def _on_value(expression: Expression, parts: Sequence[Expr]) -> list[Expr]:
     """Return the conditions on a function of one column.
 
     Let f be the function, and x the value of a row for which the condition on the column is true. So x is not null. If
-    x is outside the domain of f, the index keeps the row for every condition on f. Otherwise:
-
-    - x = c implies f(x) = f(c), and so does a list of values, if f(c) is defined.
-    - If f is monotone, x >= c and x > c imply f(x) >= f(c), and x <= c and x < c imply f(x) <= f(c).
+    x is outside the domain of f, the index keeps the row for every condition on f. Otherwise x = c implies
+    f(x) = f(c), if f(c) is defined. The same holds for a list of values.
     """
     (column,) = expression.columns
     conditions: list[Expr] = []
     for part in parts:
         match part:
-            case Compare(tested, op, value) if tested == column and (
-                op == "=" or (expression.function.is_monotone and op in _OR_EQUAL)
-            ):
+            case Compare(tested, "=", value) if tested == column:
                 (result,) = expression.compute([pa.array([value.scalar], column.value_type)])[0]
                 if result.is_valid:
-                    conditions.append(Compare(expression.value, _OR_EQUAL.get(op, "="), Literal(result)))
+                    conditions.append(Compare(expression.value, "=", Literal(result)))
             case In(tested, values) if tested == column:
                 results, _ = expression.compute([values])
                 if not results.null_count:
@@ -131,7 +127,7 @@ def _range(
     first = encode(equal)[0].as_py()
     bounds: list[tuple[Operator, bytes]] = [(">=", first), ("<", _after(first))]
     for part in conditions:
-        if isinstance(part, Compare) and part.op in _OR_EQUAL:
+        if isinstance(part, Compare) and part.op in _RANGES:
             key = encode([*equal, pa.array([part.value.scalar], part.value.scalar.type)])[0].as_py()
             if part.op in (">", ">="):
                 bounds.append((">=", key))
