@@ -10,10 +10,8 @@ mod memory;
 pub mod probe;
 pub mod sbbf;
 pub mod sizing;
-mod texts;
-pub mod trigrams;
+pub mod text;
 mod window;
-pub mod words;
 
 pub use block::Block;
 pub use builder::{Built, FilterBuilder};

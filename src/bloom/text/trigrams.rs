@@ -7,10 +7,10 @@
 //! Bytes that are not UTF-8 belong to no trigram, and no trigram crosses them. Readers that compare bytes find a valid
 //! needle only where its characters follow each other, so its trigrams are found there too.
 
-use super::filter::Filter;
-use super::sbbf::Sbbf;
-use super::texts::for_each_text;
+use super::for_each_text;
 use crate::arrow::ColumnType;
+use crate::bloom::filter::Filter;
+use crate::bloom::sbbf::Sbbf;
 use crate::error::Result;
 use crate::hash::column::BATCH;
 use crate::hash::hash_bytes;

@@ -7,10 +7,10 @@
 //! A word is a longest run of ASCII letters, ASCII digits and bytes above 127, as ClickHouse's `splitByNonAlpha` and
 //! `hasToken` have it. Bytes are compared as stored, so upper and lower case are different.
 
-use super::filter::Filter;
-use super::sbbf::Sbbf;
-use super::texts::for_each_text;
+use super::for_each_text;
 use crate::arrow::ColumnType;
+use crate::bloom::filter::Filter;
+use crate::bloom::sbbf::Sbbf;
 use crate::error::Result;
 use crate::hash::column::BATCH;
 use crate::hash::hash_bytes;

@@ -1,4 +1,7 @@
-//! The texts of a column as bytes, whatever its layout.
+//! Filters of the trigrams or the words of texts. This file reads the texts of a column as bytes, whatever its layout.
+
+pub mod trigrams;
+pub mod words;
 
 use crate::arrow::Leaf;
 use crate::error::{Error, ErrorKind, Result};
