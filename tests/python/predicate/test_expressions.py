@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,21 @@ def test_a_new_column_does_not_get_the_index_of_an_expression(tmp_path: Path) ->
     later = ps.open_table(tmp_path)
     assert later.plan([("lower(email)", "=", "x")]).files
     assert len(later.plan('"lower(email)" IS NULL').files) >= 1
+
+
+def test_a_key_is_not_used_after_the_type_of_a_part_changes(tmp_path: Path) -> None:
+    moment = dt.datetime(2026, 1, 1)
+    for part in range(3):
+        moments = pa.array([moment + dt.timedelta(days=part)], pa.timestamp("us"))
+        pq.write_table(pa.table({"tenant": ["x"], "ts": moments}), tmp_path / f"b{part}.parquet")
+    ps.open_table(tmp_path).build_index("tenant, ts")
+    where = "tenant = 'x' AND ts = TIMESTAMP '2026-01-02 00:00:00'"
+    assert len(ps.open_table(tmp_path).plan(where).files) == 1
+    # The first file decides the types of the table.
+    other = pa.table({"tenant": ["y"], "ts": pa.array([moment], pa.timestamp("ns"))})
+    pq.write_table(other, tmp_path / "a.parquet")
+    plan = ps.open_table(tmp_path).plan(where)
+    assert plan.to_arrow().num_rows == 1
 
 
 def test_plans_keep_the_rows_that_engines_find(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.elements import FIELD_ID, running_sums
 from parsieve.predicate.expr import ELEMENT, Column
 from parsieve.predicate.expressions.functions import FUNCTIONS, Function
+from parsieve.predicate.expressions.keys import key_form
 
 # Larger than the field ids of all formats and of the elements of lists.
 _IDS = 1 << 61
@@ -62,9 +63,13 @@ class Expression:
 
     @property
     def _id(self) -> int:
-        """A number that no other column has. It depends on the field ids of the columns, or on their names."""
+        """A number that no other column has. It depends on the field ids of the columns, or on their names.
+
+        Equal values of different types have different bytes in a key, so the number of a key depends on the types too.
+        """
         sources = [column.path if column.field_id is None else column.field_id for column in self.columns]
-        digest = hashlib.blake2b(repr((self.name, sources, self.literals)).encode(), digest_size=7).digest()
+        forms = [key_form(column.value_type) for column in self.columns] if self.name == "key" else []
+        digest = hashlib.blake2b(repr((self.name, sources, self.literals, forms)).encode(), digest_size=7).digest()
         return _IDS + int.from_bytes(digest)
 
     def __str__(self) -> str:

@@ -19,6 +19,20 @@ def is_key_type(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (*_TEXTS, *_NUMBERS))
 
 
+def key_form(kind: pa.DataType) -> str:
+    """Return a name for the bytes that a part of a type has. Types of the same form have equal bytes for equal values.
+
+    >>> import pyarrow as pa
+    >>> key_form(pa.int8()) == key_form(pa.int64()), key_form(pa.timestamp("us")) == key_form(pa.timestamp("ns"))
+    (True, False)
+    """
+    if any(test(kind) for test in _TEXTS):
+        return "text"
+    if pt.is_integer(kind):
+        return "unsigned" if pt.is_unsigned_integer(kind) else "signed"
+    return str(kind)
+
+
 def encode_key(parts: Sequence[pa.Array], num_parts: int | None = None) -> pa.Array:
     r"""Return the keys of rows, or the beginnings of keys that have more parts. The arrays have no nulls.
 

@@ -83,7 +83,8 @@ def folder(tmp_path: Path, form: str) -> Path:
 @pytest.mark.parametrize("evidence", EVIDENCE)
 def test_decimals_of_each_form_lose_no_row(folder: Path, form: str, evidence: str) -> None:
     if evidence == "filters":
-        reports = [ps.add_filters(path, columns="x") for path in sorted(folder.glob("*.parquet"))]
+        # A byte array can hold a decimal in many lengths, and each of them may be a false positive.
+        reports = [ps.add_filters(path, columns="x", fpp=0.001) for path in sorted(folder.glob("*.parquet"))]
         assert all(file_report.added for file_report in reports), "each file must get a filter"
         wait_until_old(folder)
     table = ps.open_table(str(folder))
