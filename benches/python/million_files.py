@@ -219,7 +219,8 @@ def main() -> None:
     """Run the bench, or one measurement of it."""
     if sys.argv[1:2] == ["--measure"]:
         kind, *arguments = sys.argv[2:]
-        print(json.dumps({"first": measure_first, "check": measure_check}[kind](*arguments)))
+        measures: dict[str, Callable[..., Any]] = {"first": measure_first, "check": measure_check}
+        print(json.dumps(measures[kind](*arguments)))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])

@@ -38,7 +38,7 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(place: Path) -> int:
-    return ps.open_table(str(place)).plan(QUESTION).to_arrow().num_rows
+    return int(ps.open_table(str(place)).plan(QUESTION).to_arrow().num_rows)
 
 
 def num_kept(place: Path) -> int:

@@ -225,7 +225,7 @@ def matches(condition: Condition, rows: pa.Table) -> dict[str, set[int]]:
     if condition.polars is not None:
         column, form = condition.polars
         # Polars computes the values, and DuckDB compares them.
-        con.register("computed_rows", pl.from_arrow(rows).select("id", computed=column).to_arrow())
+        con.register("computed_rows", pl.DataFrame(rows).select("id", computed=column).to_arrow())
         found["polars"] = {i for (i,) in con.sql(f"SELECT id FROM computed_rows WHERE {form}").fetchall()}
     return found
 
