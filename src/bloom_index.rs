@@ -55,7 +55,7 @@ pub struct Member {
     pub unknown: bool,
     /// The number of rows of each row group. Empty if the location is one unit of unknown range.
     pub row_groups: Vec<u64>,
-    /// Large row groups are cut every so many rows, as in a Sieve index. If it is 0, each row group is a unit.
+    /// The number of rows in a unit of a large row group, as in a Sieve index. If it is 0, each row group is a unit.
     pub rows_per_unit: u32,
 }
 

@@ -160,7 +160,7 @@ fn append_bytes(column: &mut BinaryBuilder, input: &mut Cursor<'_>) -> Result<()
     Ok(())
 }
 
-/// A map without an optional is empty rather than null, because a missing map says as much.
+/// Ends the map of a row. A missing map becomes an empty one, which has the same meaning.
 fn end_of_map(ended: std::result::Result<(), arrow_schema::ArrowError>, input: &Cursor<'_>) -> Result<()> {
     ended.map_err(|_| malformed(input, "a map"))
 }

@@ -1,8 +1,8 @@
-//! Builds the smallest filter of values whose distinct number is unknown, without collecting them.
+//! Builds the smallest filter for values, without collecting them. The number of distinct values may be unknown.
 //!
 //! The hashes go into a filter that is large enough if all values are distinct. In the end it is folded, and the result
-//! has the same bits as a filter built at that size. Its false positive rate is computed from its bits, so no estimate
-//! of the distinct values is involved. Repeated values change nothing.
+//! has the same bits as a filter built at that size. Its false positive rate is computed from its bits, not from an
+//! estimate of the distinct values. Repeated values change nothing.
 
 use super::sbbf::Sbbf;
 use super::sizing::{Sizes, blocks_before_fold, check_fpp};
@@ -11,13 +11,13 @@ use crate::error::Result;
 use crate::int::to_u64;
 use crate::isa::InstructionSet;
 
-/// Up to this number of hashes, they are kept and counted exactly.
+/// Up to this many hashes are kept, so that distinct ones are counted exactly.
 const FEW: usize = 1 << 14;
 /// The size of a filter before it is folded, 128 MiB, unless a larger filter is allowed. Folding a large filter to a
 /// small maximum size estimates the distinct values better than a small filter does.
 const BLOCKS_BEFORE_FOLD: u64 = 1 << 22;
 
-/// Builds a filter of up to a number of values, some of which may be equal.
+/// Builds a filter from batches of hashes, which may repeat.
 #[derive(Debug)]
 pub struct FilterBuilder {
     max_values: u64,
@@ -121,7 +121,7 @@ mod tests {
         builder.finish().unwrap()
     }
 
-    /// Checks that a filter has all values and is the smallest that keeps the rate.
+    /// Checks that a filter has all values, and is the smallest one that keeps the rate.
     fn check(built: &Built, hashes: &[u64], fpp: f64) {
         let mut same_size = Sbbf::new(built.filter.num_blocks()).unwrap();
         same_size.insert_hashes(InstructionSet::PORTABLE, hashes);

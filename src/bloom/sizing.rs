@@ -36,7 +36,7 @@ pub fn false_positive_rate(ndv: u64, num_blocks: u64) -> f64 {
     mean_rate(ndv, num_blocks, 1)
 }
 
-/// Returns the mean of the blocks' false positive rates to the power of `power`.
+/// Returns the mean, over all blocks, of the false positive rate of a block raised to `power`.
 fn mean_rate(ndv: u64, num_blocks: u64, power: i32) -> f64 {
     let load = ndv as f64 / num_blocks as f64;
     if load > SATURATED {
@@ -96,8 +96,8 @@ pub fn optimal_blocks(ndv: u64, fpp: f64, sizes: Sizes, model: Model) -> Result<
 /// Returns a number of blocks, at most `max_blocks`, for a filter that gets up to `ndv` distinct values and is then
 /// folded by the bits that are set. Both numbers of blocks are powers of two.
 ///
-/// The rate by the bits varies around the rate by the model. With the margin of six standard deviations, it exceeds
-/// `fpp` practically never.
+/// The rate computed from the bits varies around the rate of the model. With a margin of six standard deviations, it
+/// practically never exceeds `fpp`.
 pub fn blocks_before_fold(ndv: u64, fpp: f64, max_blocks: u64) -> u64 {
     let keeps = |num_blocks: u64| {
         let (mean, mean_square) = (mean_rate(ndv, num_blocks, 1), mean_rate(ndv, num_blocks, 2));

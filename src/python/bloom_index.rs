@@ -167,8 +167,8 @@ pub(super) fn contains_trigrams(py: Python<'_>, filter: &Bound<'_, BloomFilter>,
     })
 }
 
-/// Insert the words of all texts of a column into a filter of strings: longest runs of ASCII letters, ASCII digits and
-/// other characters than ASCII.
+/// Insert the words of all texts of a column into a filter of strings. A word is an unbroken run of ASCII letters,
+/// ASCII digits and non-ASCII characters.
 #[pyfunction]
 pub(super) fn insert_words(py: Python<'_>, filter: &Bound<'_, BloomFilter>, column: Column) -> PyResult<()> {
     let (filter, isa) = (filter.get(), InstructionSet::detect());

@@ -189,7 +189,7 @@ impl ChunkBuild {
     }
 }
 
-/// How many values were looked up.
+/// The numbers of values that were looked up, and of those that the filter excludes.
 #[derive(Default)]
 struct Checked {
     values: u64,
@@ -227,8 +227,8 @@ impl ChunkCheck {
 
     /// Return the number of values, how many of them the filter excludes, and whether all of them are values of rows.
     ///
-    /// The values of a dictionary count once. The last is False if only the dictionary was read, because some of its
-    /// values may be unused.
+    /// Each value of a dictionary counts once. The last result is False if only dictionaries were read, because rows
+    /// need not have all of their values.
     fn finish(&self) -> PyResult<(u64, u64, bool)> {
         let (chunk, checked) = finish(&self.state)?;
         Ok((checked.values, checked.excluded, !chunk.all_dictionary))

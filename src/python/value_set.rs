@@ -9,13 +9,13 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
-/// The distinct values of an Arrow array. Both zeros are one value, and so is every NaN.
+/// The distinct values of an Arrow array. Both zeros are one value, and so are all NaNs.
 #[pyclass(frozen, module = "parsieve._core")]
 pub(super) struct ValueSet(value_set::ValueSet);
 
 #[pymethods]
 impl ValueSet {
-    /// Return the set of the values of an array. It has no nulls.
+    /// Return the set of the values of an array, without its nulls.
     #[new]
     fn new(py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Self> {
         let values = array(values)?;

@@ -32,14 +32,14 @@ enum Members {
 }
 
 impl ValueSet {
-    /// Returns the set of the values of an array. It has no nulls.
+    /// Returns the set of the values of an array, without its nulls.
     pub fn of(array: &ArrayRef, isa: InstructionSet) -> Result<Self> {
         let members = if words::are_words(array.data_type()) {
             Members::Words(Words::of(array.as_ref(), isa))
         } else if strings::are_strings(array.data_type()) {
             Members::Strings(Strings::of(array.as_ref(), isa)?)
         } else {
-            return Err(unsupported(array.data_type(), "a set of values has no values of this type"));
+            return Err(unsupported(array.data_type(), "a set of values does not support this type"));
         };
         Ok(Self { data_type: array.data_type().clone(), members, isa })
     }

@@ -8,8 +8,8 @@ use arrow_array::Array;
 use arrow_buffer::{ArrowNativeType, ScalarBuffer};
 use arrow_schema::DataType;
 
-/// A range of numbers is stored as bits if it has at most this many numbers for each value, which takes less memory
-/// than a hash table.
+/// A range of numbers is stored as bits if it has at most this many numbers for each value. This takes less memory than
+/// a hash table.
 const MOST_BITS: u64 = 64;
 /// The sign bit. Signed integers with an inverted sign bit have the order of unsigned integers.
 const SIGN: u64 = 1 << 63;
@@ -128,7 +128,7 @@ fn for_each_batch(array: &dyn Array, take: &mut dyn FnMut(usize, &[u64])) {
     }
 }
 
-/// Returns the bits of a number. Zeros have the same bits, and so has every NaN.
+/// Returns the bits of a number. Both zeros have the same bits, and so have all NaNs.
 fn of_float(value: f64) -> u64 {
     if value.is_nan() { f64::NAN.to_bits() } else { (value + 0.0).to_bits() }
 }

@@ -304,7 +304,7 @@ def _sieve(
 
 
 def _bits_of_a_set(num_slices: int, count: float) -> float:
-    """Return the bits that distinguish one of all sets of some slices."""
+    """Return the number of bits that identify one of all sets of `count` slices."""
     count = min(count, num_slices)
     nats = math.lgamma(num_slices + 1) - math.lgamma(count + 1) - math.lgamma(num_slices - count + 1)
     return max(0.0, nats / math.log(2))

@@ -84,7 +84,7 @@ class View:
         return _find(self.columns, column, field_id)
 
     def expressions(self, schema: pa.Schema) -> list[Expression]:
-        """Return the expressions that have an index, if they are expressions of the columns of a schema."""
+        """Return the indexed expressions whose columns a schema has."""
         expressions = [current_expression(schema, path, state.field_id) for path, state in self.columns.items()]
         return [expression for expression in expressions if expression is not None]
 

@@ -93,10 +93,10 @@ class Builder:
             raise NotUnderstoodError(error.about(str(column), op)) from None
 
     def _compare_step(self, operand: Operand, step: str, op: Operator, value: Value) -> Expr:
-        """Build a comparison of the step that contains a timestamp, by comparing the timestamp with its ends.
+        """Build a comparison of a step, such as the hour that contains a timestamp, as a comparison of the timestamp.
 
-        The beginning of a step never decreases when the timestamp grows. So it is below a value exactly if the
-        timestamp is below the first beginning of a step that is not below the value; the other operators follow.
+        A later timestamp never has an earlier step. So the step of a timestamp begins before a value exactly if the
+        timestamp is before the first step that begins at the value or later. The other operators follow from this.
         """
         column = operand.column
         nanos = self._step_value(operand, value, op)

@@ -162,7 +162,7 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class HasToken:
-    """A test for text that has a word: a run of ASCII letters, digits and characters other than ASCII."""
+    """A test for text that has a word: an unbroken run of ASCII letters, digits and non-ASCII characters."""
 
     column: Column
     word: str

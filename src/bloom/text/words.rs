@@ -1,11 +1,11 @@
-//! The words of texts, for the index of words: a text that has a word has its hash in the filter.
+//! The words of texts, for the index of words. The filter contains the hash of each word of each text.
 //!
 //! ```text
 //! "GET /caña?id=0a9f-3c"   →   "GET" "caña" "id" "0a9f" "3c"
 //! ```
 //!
-//! A word is a longest run of ASCII letters, ASCII digits and bytes above 127, as ClickHouse's `splitByNonAlpha` and
-//! `hasToken` have it. Bytes are compared as stored, so upper and lower case are different.
+//! A word is an unbroken run of ASCII letters, ASCII digits and bytes above 127, as in ClickHouse's `splitByNonAlpha`
+//! and `hasToken`. Bytes are compared as stored, so upper and lower case are different.
 
 use super::for_each_text;
 use crate::arrow::ColumnType;

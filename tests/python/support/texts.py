@@ -14,7 +14,8 @@ import parsieve as ps
 WORDS = ["error", "time-out", "GET", "id", "café", "0a9f", "x7", "50%", "a_b", "b\u0301", "user", "\U0001f600"]
 SEPARATORS = [" ", "-", "=", "", "\n", "_"]
 TOKENS = ["error", "time", "id", "café", "0a9f", "GET", "a", "missing", "b\u0301", "\U0001f600", "50"]
-# The longest runs of ASCII letters, ASCII digits and other characters than ASCII, by another way than parsieve's.
+# The words of a text: unbroken runs of ASCII letters, ASCII digits and non-ASCII characters. parsieve finds them in
+# another way.
 MACRO = r"""CREATE MACRO has_token(text, token) AS
     list_contains(regexp_split_to_array(text, '[\x00-/:-@\[-`{-\x7f]'), token)"""
 

@@ -37,8 +37,9 @@ def fill(
     """Fill the filters of a slice for each column in one scan. Also return why the slice could not be read.
 
     `rates` are the false positive rates, and `layouts` divide the slice into units; without them, it is one unit. The
-    filters claim their memory from `budget` until they are folded to the size that their values need. They start with
-    the size for `num_values` of a share of the rows, or for these rows.
+    filters claim their memory from `budget` until they are folded to the size that their values need. They start with a
+    size for the number of values that `num_values` returns for a share of the rows. By default, this is the number of
+    rows.
     """
     paths = list(rates)
     location = (file_slice.partition, file_slice.group)

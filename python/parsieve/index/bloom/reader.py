@@ -94,9 +94,9 @@ class BloomReader:
             return None
 
     def units_with(self, values: Any) -> dict[Location, KeptUnits]:
-        """Return for the locations of the indexed versions which of their units may hold a row with one of the values.
+        """Return, for each indexed location, the units that may hold a row with one of the values.
 
-        A location without an entry may hold one in any unit.
+        A location without an entry may hold such a row in any unit.
         """
         shelves = [shelf for shelf in self._open_shelves() if shelf is not None]
         if len(shelves) < len(self.state.shelves):
@@ -117,7 +117,7 @@ class BloomReader:
         return {location for location, kept in self.units_with(values).items() if not kept.units}
 
     def _ask(self, shelf: ShelfReader, values: Any) -> list[list[int]] | None:
-        """Return for each location on a shelf the units that may match; None if the filters cannot be read."""
+        """Return, for each location on a shelf, the units that may match, or None if the filters cannot be read."""
         try:
             units = shelf.units_with_each(self._groups(values))
         except self.permanent_errors as error:

@@ -87,7 +87,10 @@ class Filling:
 
 
 class LocationFilling:
-    """Fills the filters of one location, whose rows arrive in the order of its file. Only one is not folded yet."""
+    """Fills the filters of one location, whose rows arrive in the order of its file.
+
+    At most one filter is not folded yet.
+    """
 
     def __init__(
         self,
@@ -310,7 +313,7 @@ class ShelfReader:
         return {location for location, kept in zip(self.locations, units, strict=True) if kept}
 
     def units_with_each(self, groups: Sequence[Any]) -> list[list[int]]:
-        """Return for each location the units that may hold one of the values of each group.
+        """Return, for each location, the units that may hold one of the values of each group.
 
         The rows of all groups are read together.
         """

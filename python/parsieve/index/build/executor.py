@@ -106,8 +106,8 @@ class Executor(Protocol[RowsT]):
     ) -> tuple[dict[ColumnPath, Shelves], dict[Location, Exception]]:
         """Store shelves with a Bloom filter for each unit and column, read in one scan.
 
-        `rates` are the false positive rates, and `content` is the kind of the filters' entries. `units` is how each
-        column divides the slices into units. Without it, each slice is one unit. Also return why slices could not be
+        `rates` are the false positive rates, and `content` is what the filters contain. `units` has the division of
+        each slice into units, for each column. Without it, each slice is one unit. Also return why slices could not be
         read.
         """
 

@@ -98,7 +98,7 @@ def current_field(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> 
 
 
 def current_expression(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> Expression | None:
-    """Return the expression of an index; None if the index is of a column, or if a column of it is another one now."""
+    """Return the expression of an index. Return None if the index has no expression, or not of these columns."""
     expression = computed(path, schema)
     if expression is not None and expression.value.field_id == field_id:
         return expression

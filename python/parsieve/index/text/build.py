@@ -106,7 +106,7 @@ class _Text:
 
 
 def units_for(lake: Lake, snapshot: Snapshot, paths: Sequence[ColumnPath], unit: str) -> dict[ColumnPath, Unit]:
-    """Return the units of a text index of some columns. "auto" cuts files that are worth a request for a part."""
+    """Return the units of a text index of some columns. "auto" chooses ranges of rows if the files are large."""
     check_unit(unit)
     finest: Unit = "file" if mean_bytes(snapshot) <= REQUEST_BYTES else "rows"
     chosen: Unit = next((kind for kind in UNITS if kind == unit), finest)

@@ -15,8 +15,8 @@ from parsieve.index.log.commit import Content
 from parsieve.index.scan.units import UnitLayout
 from parsieve.lake.base import ColumnPath, Lake, Slice
 
-# The trigrams or words that a filter has room for at first. It is folded to the size that they need. Units with more
-# of them, such as a gigabyte of Chinese, get more false positives.
+# The least and the largest number of trigrams or words for which a filter has room before it is folded. Units with more
+# of them, such as a gigabyte of Chinese text, get more false positives.
 LEAST_PARTS, MOST_PARTS = 1 << 14, 1 << 22
 # The assumed characters of text per byte of a file. Text that compresses better repeats its trigrams.
 CHARACTERS_PER_BYTE = 16
@@ -58,7 +58,7 @@ def fill_content(
 
 
 def expected_parts(size: int | None, share: float = 1.0) -> int:
-    """Return the number of trigrams, or of words, to expect at most in a share of a file of this size.
+    """Return the largest number of trigrams or words to expect in a share of a file of this size.
 
     It is a power of two, so that folded filters have few sizes. A lookup reads one row per size.
     """

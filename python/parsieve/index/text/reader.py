@@ -31,7 +31,7 @@ class TextReader(BloomReader):
             self.problem = f"the text index has {state.content} of form {state.form}, but {known}; use a newer parsieve"
 
     def may_contain(self, parts: Parts, slices: Sequence[Slice]) -> pa.BooleanArray | None:
-        """Return for each slice whether one of its texts may contain one spelling of each part.
+        """Return, for each slice, whether one of its texts may contain one spelling of each part.
 
         Return None if there are no parts, or if their form is unknown: then every slice may.
         """
@@ -46,5 +46,5 @@ class TextReader(BloomReader):
         return super().known(slices) if self.problem is None else pa.repeat(pa.scalar(False), len(slices))
 
     def units_with(self, values: Any) -> dict[Location, KeptUnits]:
-        """Return for the locations which of their units may have a text with one value of each array."""
+        """Return, for each location, the units that may have a text with one value of each array."""
         return super().units_with(values) if self.problem is None else {}

@@ -21,7 +21,7 @@ _COLUMN |= {pa.map_(pa.int32(), pa.int64()): 20, pa.map_(pa.int32(), pa.binary()
 
 
 def read_columns(file: AvroFile[Any], kinds: Mapping[int, Any]) -> dict[int, pa.Array]:
-    """Return the fields with these IDs as columns of these types. A field that the file does not have is missing."""
+    """Return the fields with these IDs as columns of these types, without fields that the file does not have."""
     names: list[int] = []
     layout = [_RECORD, len(file.schema.fields)]
     for field in file.schema.fields:

@@ -293,7 +293,10 @@ def _deletes(file: AvroFile[Any], manifest: Any) -> Iterator[DeleteFile]:
 
 
 def _opened(io: Any, manifest: Any) -> AvroFile[Any]:
-    """Return a manifest with the fields of format version 3. pyiceberg reads those of version 2, without vectors."""
+    """Return a manifest with the fields of format version 3.
+
+    pyiceberg itself reads those of version 2, which have no deletion vectors.
+    """
     from pyiceberg.avro.file import AvroFile
     from pyiceberg.manifest import (
         MANIFEST_ENTRY_SCHEMAS,

@@ -117,7 +117,7 @@ def pruned(schema: pa.Schema, paths: Sequence[ColumnPath]) -> pa.Schema:
 
 
 def stored_paths(schema: pa.Schema, paths: Sequence[ColumnPath]) -> list[ColumnPath]:
-    """Return the paths with the columns of expressions in place of the expressions."""
+    """Return the paths, with each expression replaced by its columns."""
     stored: list[ColumnPath] = []
     for path in paths:
         expression = computed(path, schema)

@@ -123,7 +123,7 @@ class TextIndexEvidence(Evidence):
     def find_units(self, question: Question, numbers: pa.Int64Array) -> UnitAnswer | None:
         """Return the units of some slices that may match; None if no slice is kept in part.
 
-        `may_match` has asked the index before.
+        Call `may_match` first, which asks the index.
         """
         reader, kept = self._reader(question), self._kept.get(question, {})
         if reader is None or str(question.column) in self.failed:

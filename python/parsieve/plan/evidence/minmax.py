@@ -166,9 +166,9 @@ def _among(values: pa.Array, lower: pa.Array, upper: pa.Array) -> pa.BooleanArra
 
 
 def _has_value_between(lower: pa.Array, upper: pa.Array, values: pa.Array) -> pa.BooleanArray:
-    """Return for each unit whether a value is within its bounds, or whether a bound is unknown."""
+    """Return, for each unit, whether its bounds contain a value. True if a bound is unknown."""
     size = len(lower)
-    # The sort is stable, so equal values are after a lower bound and before an upper bound.
+    # The sort is stable, so a value comes after an equal lower bound and before an equal upper bound.
     order = pc.array_sort_indices(pa.concat_arrays([lower, values, upper]))
     is_value = pc.and_(pc.greater_equal(order, size), pc.less(order, size + len(values)))
     # The number of values before each bound, in the order of the units.

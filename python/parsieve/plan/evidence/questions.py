@@ -244,7 +244,7 @@ def trigrams_of_question(question: Question) -> list[tuple[str, ...]] | None:
 
 
 def words_of_question(question: Question) -> list[tuple[str, ...]] | None:
-    """Return the words that a matching text has, as `trigrams_of_question` does; None for questions of other kinds."""
+    """Return the words that a matching text has, in the form of `trigrams_of_question`; None for other questions."""
     match question:
         case HoldsText(_, like):
             # If the case is ignored, a word has too many spellings.

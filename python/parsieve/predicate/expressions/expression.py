@@ -65,7 +65,7 @@ class Expression:
     def _id(self) -> int:
         """A number that no other column has. It depends on the field ids of the columns, or on their names.
 
-        Equal values of different types have different bytes in a key, so the number of a key depends on the types too.
+        Equal values of different types may have different bytes in a key, so the number of a key depends on types too.
         """
         sources = [column.path if column.field_id is None else column.field_id for column in self.columns]
         forms = [key_form(column.value_type) for column in self.columns] if self.name == "key" else []
@@ -80,7 +80,10 @@ class Expression:
         return f"{self.name}({', '.join([names, *quoted])})"
 
     def compute(self, arrays: Sequence[pa.Array]) -> tuple[pa.Array, pa.BooleanArray]:
-        """Return the value for each row, and which rows have no null. A value outside the domain is null."""
+        """Return the value for each row, and whether the row has no null in the columns of the expression.
+
+        A value outside the domain is null.
+        """
         plain = [_plain(array, column) for array, column in zip(arrays, self.columns, strict=True)]
         present = pc.is_valid(plain[0])
         for array in plain[1:]:
@@ -101,7 +104,7 @@ def _plain(array: pa.Array, column: Column) -> pa.Array:
 
 
 def parse_expression(text: str, schema: pa.Schema) -> Expression | None:
-    """Return the expression with this text, or None if it is none of the known functions.
+    """Return the expression with this text, or None if it has no known function.
 
     Raises `ColumnNotFoundError` if a column does not exist, and `UnsupportedError` if the function does not take it.
 
@@ -166,7 +169,7 @@ def _name_parts(name: str) -> tuple[list[str], list[bool]]:
 
 
 def expr(text: str) -> str:
-    """Return the text of an expression to index. Raises `ValueError` if it is none of the known functions.
+    """Return the text of an expression to index. Raises `ValueError` if its function cannot be indexed.
 
     >>> import parsieve as ps
     >>> ps.expr("lower(email)")

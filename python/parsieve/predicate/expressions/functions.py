@@ -1,7 +1,7 @@
 """The functions of columns that can be indexed.
 
-Engines differ in all of them somewhere. So each function has a domain of values for which all engines agree, and
-returns null for values outside it. The value of a null is null in every engine.
+Engines disagree about each of them for some values. So each function has a domain: the values about which all engines
+agree. It returns null for values outside the domain. In every engine, it returns null for null.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _integer_type(types: Sequence[pa.DataType], literals: Sequence[str]) -> pa.D
 
 def _to_integer(arrays: Sequence[pa.Array], literals: Sequence[str]) -> pa.Array:
     (texts,) = arrays
-    # With one sign and 19 digits, the order of the texts is the order of the numbers without their sign.
+    # For texts with the same sign and 19 digits, the order of the texts is the order of the numbers without the sign.
     limit = pc.if_else(pc.starts_with(texts, "-"), pa.scalar("-9223372036854775808"), pa.scalar("9223372036854775807"))
     limit = limit.cast(texts.type)
     shorter = pc.less(pc.binary_length(texts), pc.binary_length(limit))

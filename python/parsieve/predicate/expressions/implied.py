@@ -15,7 +15,7 @@ _RANGES = ("<", "<=", ">", ">=")
 
 
 def with_implied(expr: Expr, expressions: Sequence[Expression], types_are_certain: bool) -> Expr:
-    """Return an equivalent predicate with the conditions on some expressions that follow from it.
+    """Return an equivalent predicate that also contains the conditions on some expressions that follow from it.
 
     >>> import pyarrow as pa
     >>> from parsieve.predicate import parse
@@ -33,7 +33,7 @@ def _extend(expr: Expr, expressions: Sequence[Expression]) -> Expr:
         case Or(parts):
             return Or(tuple(_extend(part, expressions) for part in parts))
         case And(parts):
-            # A key follows from several parts together, and nothing else from a part that is a disjunction.
+            # A condition on a key follows from several parts together. Disjunctions are extended on their own.
             inner = tuple(_extend(part, expressions) if isinstance(part, Or) else part for part in parts)
             return And((*inner, *_implied(parts, expressions)))
         case _:
@@ -74,14 +74,14 @@ def _on_key(expression: Expression, parts: Sequence[Expr]) -> list[Expr]:
     """Return the conditions on a composite key.
 
     The key of a row is p + e(x) + r. Here p has the parts that equal a value, e(x) is the next part, and r the rest.
-    The order of e is the order of the values: if x < c, then p + e(x) + r < p + e(c). If e(x) is a beginning of e(c),
-    it is the last part, and r is empty. If x = c, the key begins with p + e(c). Hence:
+    The order of e is the order of the values: if x < c, then p + e(x) + r < p + e(c). If e(x) is a prefix of e(c), it
+    is the last part, and r is empty. If x = c, the key begins with p + e(c). Hence:
 
     - x >= c and x > c imply that the key is >= p + e(c).
     - x < c implies that the key is < p + e(c).
-    - x <= c implies that the key is below every key that is greater than all keys that begin with p + e(c).
+    - x <= c implies that the key is below the least bytes that are greater than all keys with the prefix p + e(c).
 
-    A row has no key if a part is null. So there must be a condition on each part that is not true for null.
+    A row has no key if a part is null. So each part needs a condition, and the condition must not be true for null.
     """
     by_column: dict[Column, list[Compare | In]] = {column: [] for column in expression.columns}
     for part in parts:
@@ -137,6 +137,6 @@ def _range(
 
 
 def _after(key: bytes) -> bytes:
-    """Return the least bytes that are greater than all bytes that begin with a key; empty if there are none."""
+    """Return the least bytes that are greater than all bytes with a prefix; empty if there are none."""
     stem = key.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else b""

@@ -1,7 +1,7 @@
 """Text members of JSON objects, where all engines agree about them.
 
-RE2 matches the texts, so no value becomes a Python object. The pattern describes objects up to a depth, without escapes
-in strings, and every other text is outside the domain.
+RE2 matches the texts, so no value becomes a Python object. The pattern matches objects up to a depth, without escapes
+in strings. Every other text is outside the domain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def extract_string(texts: pa.Array, members: Sequence[str]) -> pa.Array:
     pattern = _pattern(tuple(members))
     is_inside = pc.match_substring_regex(texts, pattern)
     for member in members:
-        # Without escapes, a quoted name and a colon occur only as a member.
+        # Without escapes, a quoted name before a colon is always a member.
         occurrences = pc.count_substring_regex(texts, f'"{member}"{_SPACE}:')
         is_inside = pc.and_(is_inside, pc.equal(occurrences, 1))
     inside = pc.if_else(is_inside, texts, pa.scalar(None, texts.type))

@@ -20,7 +20,7 @@ def is_key_type(kind: pa.DataType) -> bool:
 
 
 def key_form(kind: pa.DataType) -> str:
-    """Return a name for the bytes that a part of a type has. Types of the same form have equal bytes for equal values.
+    """Return the name of the encoding of a type in a key. Types of one form have equal bytes for equal values.
 
     >>> import pyarrow as pa
     >>> key_form(pa.int8()) == key_form(pa.int64()), key_form(pa.timestamp("us")) == key_form(pa.timestamp("ns"))
@@ -51,7 +51,7 @@ def _encode(part: pa.Array, *, is_last: bool) -> pa.Array:
         texts = part.cast(pa.large_binary()).cast(pa.binary())
         if is_last:
             return texts
-        # The end of a part sorts before every byte that can follow in a longer text, also before an escaped zero.
+        # The end of a part sorts before all bytes that can follow in a longer text, including an escaped zero.
         escaped = pc.replace_substring(texts, pattern=b"\x00", replacement=b"\x00\xff")
         return pc.binary_join_element_wise(escaped, pa.scalar(b"\x00\x00"), pa.scalar(b""))
     if pt.is_boolean(kind):

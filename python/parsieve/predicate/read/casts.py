@@ -1,4 +1,4 @@
-"""Casts of columns and literals, and the steps of the calendar that contain a timestamp."""
+"""Casts of columns and literals, and calendar steps: the hour, day or year that contains a timestamp."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def step_operand(operand: Operand, step: str, zone: str | None, form: StepForm =
         raise NotUnderstoodError(f"the step {shortened(repr(step))} is not supported; use one of {', '.join(STEPS)}")
     if not (pa.types.is_timestamp(source) or pa.types.is_date(source)):
         raise NotUnderstoodError(
-            f"{column} is {type_name(source)}; only timestamps and dates can be cut off to a {step}"
+            f"{column} is {type_name(source)}; only timestamps and dates can be truncated to the {step}"
         )
     if operand.step is not None or operand.cast:
-        raise NotUnderstoodError(f"only {column} itself can be cut off to a {step}")
+        raise NotUnderstoodError(f"only {column} itself can be truncated to the {step}")
     if is_zoned(column) and zone not in ("UTC", "Etc/UTC", "Z", "+00:00"):
         described = "date" if form == "date" else step
         raise NotUnderstoodError(

@@ -1,4 +1,4 @@
-"""The words of a text: the longest runs of ASCII letters, ASCII digits and characters other than ASCII.
+"""The words of a text: unbroken runs of ASCII letters, ASCII digits and non-ASCII characters.
 
 ClickHouse's `hasToken` and `splitByNonAlpha` have the same words. Upper and lower case are different.
 """
@@ -12,7 +12,7 @@ from parsieve.predicate.text.like import Pattern
 
 _SEPARATORS = r"\x00-/:-@\[-`{-\x7f"
 _WORD = re.compile(f"[^{_SEPARATORS}]+")
-# Readers may replace bytes that are not UTF-8 by this character, which the file then does not contain.
+# Readers may replace invalid UTF-8 with this character. Then it is not in the file.
 _REPLACEMENT = "\ufffd"
 
 

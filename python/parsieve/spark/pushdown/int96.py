@@ -60,7 +60,7 @@ def _stored(expr: Expr, paths: frozenset[tuple[str, ...]]) -> Expr:
             # Exclude only nulls, which never match. Excluding some timestamps would skip no files in practice.
             return _present(leaf.column)
         case Computed(column) if column.path in paths:
-            # Spark computes the expression from other timestamps than the index.
+            # Spark computes the expression from microseconds, the index from nanoseconds.
             return Always(True)
         case IsNull(column) if column.path in paths:
             return IsNull(_stored_column(column))
