@@ -365,7 +365,7 @@ def _text_of(fields: document.Fields, source: str) -> TextState:
     name = fields.get("content", str)
     content = next((content for content in TEXT_CONTENTS if content == name), None)
     if content is None:
-        raise UnsupportedError(f"{source}: this parsieve does not know text indexes of {name!r}; use a newer one")
+        raise UnsupportedError(f"{source} has a text index with unknown content {name!r}; use a newer parsieve")
     return TextState(
         state.path,
         state.field_id,
@@ -384,7 +384,7 @@ def _unit_of(fields: document.Fields, source: str) -> Unit:
     name = fields.get("unit", str)
     unit = next((unit for unit in UNITS if unit == name), None)
     if unit is None:
-        raise UnsupportedError(f"{source}: this parsieve does not know units of the kind {name!r}; use a newer one")
+        raise UnsupportedError(f"{source} has units of the unknown kind {name!r}; use a newer parsieve")
     return unit
 
 
