@@ -18,6 +18,7 @@ from parsieve.io.index_location import BELOW, Places
 from parsieve.io.ranges import RangeReader, open_footer
 from parsieve.lake.slices import Location, Slice, Slices, locations_and_tokens
 from parsieve.lake.storage.keys import TableKeys
+from parsieve.predicate.expressions.expression import computed
 
 if TYPE_CHECKING:
     import pyarrow.dataset as pads
@@ -123,7 +124,8 @@ class Snapshot:
     def statistics(self, column: ColumnPath) -> Statistics | None:
         """Return the statistics of a column from the table's own metadata, or None if there are none."""
         if column not in self._cached_statistics:
-            self._cached_statistics[column] = self._statistics(column)
+            is_computed = computed(column, self.schema) is not None
+            self._cached_statistics[column] = None if is_computed else self._statistics(column)
         return self._cached_statistics[column]
 
     @cached_property

@@ -107,6 +107,17 @@ def test_answers_of_two_indexes_of_a_column_are_combined(tmp_path: Path) -> None
     assert table.index_kinds() == {}
 
 
+def test_a_word_with_bytes_that_are_not_text_is_not_lost(tmp_path: Path) -> None:
+    for name, text in (("a", b"caf\xff"), ("b", b"tea")):
+        pq.write_table(pa.table({"s": pa.array([text]).view(pa.string())}), tmp_path / f"{name}.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(tmp_path)
+    table.build_index("s", kind="words")
+    assert len(table.plan("has_token(s, 'coffee')").files) == 0
+    # Spark reads invalid bytes as the replacement character.
+    assert len(table.plan("has_token(s, 'caf\ufffd')").files) == 2
+
+
 def test_large_row_groups_are_cut(tmp_path: Path) -> None:
     texts = [f"line {row}" for row in range(60_000)]
     texts[41_000] = "the needle"

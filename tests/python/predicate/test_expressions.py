@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from support.programs.expression_differences import check_table
 
 import parsieve as ps
@@ -112,6 +113,20 @@ def test_a_key_is_not_used_after_the_type_of_a_part_changes(tmp_path: Path) -> N
     pq.write_table(other, tmp_path / "a.parquet")
     plan = ps.open_table(tmp_path).plan(where)
     assert plan.to_arrow().num_rows == 1
+
+
+def test_iceberg_has_no_statistics_of_an_expression(tmp_path: Path) -> None:
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("db")
+    iceberg = catalog.create_table("db.users", pa.schema({"email": pa.string(), "number": pa.int64()}))
+    for number, email in enumerate(("Ann@x.com", "Bob@x.com")):
+        iceberg.append(pa.table({"email": [email], "number": [number]}))
+    table = ps.open_table(iceberg)
+    table.build_index(["lower(email)", "email, number"])
+    for where in ("lower(email) = 'bob@x.com'", "email = 'Bob@x.com' AND number >= 1"):
+        plan = table.plan(where)
+        assert len(plan.files) == 1
+        assert plan.to_arrow()["number"].to_pylist() == [1]
 
 
 def test_plans_keep_the_rows_that_engines_find(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def words_of_question(question: Question) -> list[tuple[str, ...]] | None:
             # If the case is ignored, a word has too many spellings.
             return [] if like.ignore_case else [(word,) for word in whole_words(like.pattern)]
         case HoldsWord(_, test):
-            return [(test.word,)]
+            return [(word,) for word in whole_words((test.word,))]
         case Begins(_, prefix, False) if isinstance(text := prefix.scalar.as_py(), str):
             return [(word,) for word in whole_words((text, Wildcard.ANY))]
     return None
