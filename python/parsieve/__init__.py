@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from parsieve.plan.lookup import LookupResult
     from parsieve.plan.plan import Plan
     from parsieve.plan.verdict import Keep, Skip
+    from parsieve.predicate.expressions.expression import expr, key
     from parsieve.table import Table, advise, open_table
 
 __all__ = [

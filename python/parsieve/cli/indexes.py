@@ -30,8 +30,7 @@ def add_commands(commands: Commands) -> None:
         choices=KINDS,
         default="auto",
         metavar="KIND",
-        help="sieve (keys, intervals), bloom (keys), both, text (parts of strings), words (whole words), or auto "
-        "(default: auto)",
+        help="sieve (keys, intervals), bloom (keys), both, text (parts of strings), words, or auto (default)",
     )
     update = command("update", _update, "Bring an index up to date", "Reads only new and changed files.")
     compact = command("compact", _compact, "Merge an index and its updates", "May read files of the table again.")
