@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,14 @@ def test_an_index_of_encrypted_columns_must_expose_them(folder: Path) -> None:
     if has_plaintext_footers(folder):
         assert len(without_keys.plan("secret = 'secret 00042'").files) == 1
         assert {problem.loses_rows for problem in without_keys.verify_index()} == {False}
+
+
+def test_an_index_of_an_expression_must_expose_it(folder: Path) -> None:
+    table = ps.open_table(str(folder), decryption=service())
+    for name in ("lower(secret)", "key(secret, open)"):
+        with pytest.raises(ps.UnsupportedError, match=re.escape(f"expose={[name]}")):
+            table.build_index(name)
+        assert table.build_index(name, expose=[name]).columns
 
 
 def has_plaintext_footers(folder: Path) -> bool:

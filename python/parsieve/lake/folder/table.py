@@ -30,6 +30,7 @@ from parsieve.lake.storage.keys import TableKeys
 from parsieve.lake.storage.listing import NEVER, ListedFile
 from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
+from parsieve.predicate.expressions.expression import computed
 
 if TYPE_CHECKING:
     from parsieve.lake.rows.checked_files import CheckedFiles
@@ -219,7 +220,8 @@ class ParquetDir(Adapter):
         try:
             rows.read_a_little(pruned(file_slice.native.schema, columns))
         except UnsupportedError as error:
-            names = [".".join(path) for path in columns]
+            schema = file_slice.native.schema
+            names = [path[0] if computed(path, schema) else ".".join(path) for path in columns]
             raise UnsupportedError(
                 f"{error}. An index reveals the values of {', '.join(names)} to all its readers; to build it "
                 f"nevertheless, pass expose={names}"
