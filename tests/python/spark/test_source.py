@@ -207,7 +207,7 @@ def test_types_equal_those_of_sparks_own_read(spark: Any, known: None, tmp_path:
         ({}, "no table to load"),
         ({"path": "{table}", "wher": "id = 1"}, "unknown options: wher; options are path, where"),
         ({"path": "{table}", "where": "nothing = 1"}, "nothing"),
-        ({"path": "{table}", "where": "upper(name) = 'N1'"}, "is not understood"),
+        ({"path": "{table}", "where": "reverse(name) = 'N1'"}, "is not understood"),
         ({"path": "{table}", "as_of": "3"}, "has no earlier states"),
         ({"path": "{table}", "storage_options": "secret"}, "storage_options must be a JSON object"),
         ({"path": "{table}/nowhere"}, "nowhere"),
