@@ -167,8 +167,7 @@ def log_lines(records: Records) -> str:
     )
     about = (
         f"Medians, and the bytes that the process reads for one question; {built['rows']:,} lines in {built['files']} "
-        f"files of {built['table_bytes'] / 1e6:,.0f} MB. Polars alone maps files into memory, so it reads more. "
-        f"Indexes: {sizes}."
+        f"files of {built['table_bytes'] / 1e6:,.0f} MB. Indexes: {sizes}."
     )
     return f"{as_table(heads, lines)}\n\n{about} {record.source}"
 
