@@ -23,7 +23,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{high_u32, index, low_u32, to_u64, to_usize};
 use crate::ranges::{Fetched, Step};
-use crate::sieve::{Cut, SliceLayout};
+use crate::sieve::{Cut, SliceLayout, layout};
 use crate::varint::put_varint;
 
 pub use arrange::Arrangement;
@@ -31,7 +31,8 @@ pub use arrange::Arrangement;
 /// The first bytes of the directory. The last of them is the version: in version 1, each location is one unit.
 const MAGIC: &[u8; 4] = b"BlS1";
 const MAGIC_WITH_UNITS: &[u8; 4] = b"BlS2";
-/// A shelf has at most this many units, so that a damaged directory cannot claim all memory.
+/// A shelf has at most this many units, so that a damaged directory cannot claim all memory. A location has at most
+/// [`layout::MAX_UNITS`].
 const MAX_UNITS: u64 = 1 << 26;
 const CRC: usize = 4;
 
@@ -68,9 +69,10 @@ impl Member {
 
 /// Returns the number of units of some locations.
 fn count_units(members: &[Member]) -> Result<usize> {
-    let units = members.iter().map(Member::num_units).fold(0, u64::saturating_add);
-    let units = Some(units).filter(|units| *units <= MAX_UNITS.max(to_u64(members.len())));
-    units.and_then(to_usize).ok_or_else(|| malformed(0, "the number of units"))
+    let mut counts = members.iter().map(Member::num_units);
+    let total = counts.try_fold(0, |sum, units| (units <= layout::MAX_UNITS.into()).then_some(sum + units));
+    let total = total.filter(|total| *total <= MAX_UNITS.max(to_u64(members.len())));
+    total.and_then(to_usize).ok_or_else(|| malformed(0, "the number of units"))
 }
 
 /// The filters of one size.
@@ -144,6 +146,11 @@ impl Shelf {
     /// Returns the locations by number.
     pub fn members(&self) -> &[Member] {
         &self.members
+    }
+
+    /// Returns the number of units of all locations.
+    pub fn num_units(&self) -> u64 {
+        to_u64(self.num_units)
     }
 
     /// Returns the total size of the rows.
@@ -276,7 +283,6 @@ impl Shelf {
         let num_units = count_units(&members)?;
         let mut classes: Vec<SizeClass> = Vec::new();
         let mut offset = 0u64;
-        let mut has_filter = vec![false; num_units];
         for _ in 0..cursor.varint()? {
             let num_blocks = cursor.varint()?;
             if !(1..=Sbbf::MAX_BLOCKS).contains(&num_blocks) {
@@ -286,13 +292,8 @@ impl Shelf {
             let mut next = 0u64;
             for _ in 0..cursor.varint()? {
                 let member = next.saturating_add(cursor.varint()?);
-                // A unit has only one filter. Lookups would ignore a second one.
-                match to_usize(member).and_then(|at| has_filter.get_mut(at)) {
-                    Some(seen) if !*seen => *seen = true,
-                    _ => return Err(malformed(cursor.offset(), "the locations of a class")),
-                }
-                numbers
-                    .push(u32::try_from(member).map_err(|_| malformed(cursor.offset(), "the locations of a class"))?);
+                let number = u32::try_from(member).ok().filter(|number| index(*number) < num_units);
+                numbers.push(number.ok_or_else(|| malformed(cursor.offset(), "the locations of a class"))?);
                 next = member + 1;
             }
             let class = SizeClass { num_blocks, offset, members: numbers };
@@ -304,6 +305,12 @@ impl Shelf {
         }
         if cursor.remaining() > 0 {
             return Err(malformed(cursor.offset(), "bytes after the last class"));
+        }
+        // A unit has only one filter. Lookups would ignore a second one.
+        let mut numbers: Vec<u32> = classes.iter().flat_map(|class| &class.members).copied().collect();
+        numbers.sort_unstable();
+        if numbers.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(malformed(cursor.offset(), "the locations of a class"));
         }
         Ok(Self { column, members, num_units, classes })
     }

@@ -9,6 +9,7 @@ pub mod page_map;
 pub mod rewrite;
 pub mod rows;
 pub mod seeds;
+pub mod shelf;
 pub mod sieve;
 pub mod sieve_delta;
 pub mod sieve_index;
@@ -24,13 +25,14 @@ use parsieve::{Result, parquet::Footer};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     ("footer", footer::run),
     ("bloom_header", bloom_header::run),
     ("rewrite", rewrite::run),
     ("decrypt", decrypt::run),
     ("page_map", page_map::run),
     ("rows", rows::run),
+    ("shelf", shelf::run),
     ("sieve_segment", sieve_segment::run),
     ("sieve_root", sieve_root::run),
     ("sieve_delta", sieve_delta::run),

@@ -16,7 +16,7 @@ use parsieve::sieve::{
 };
 
 use super::sieve::{SMALL, locations, unframe};
-use super::{drive, page_map, read_footer, rows};
+use super::{drive, page_map, read_footer, rows, shelf};
 
 /// The footer key of the encrypted seeds.
 pub const FOOTER_KEY: &[u8; 16] = b"0123456789012345";
@@ -58,6 +58,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "sieve_delta" => vec![delta(words(20)), delta(texts(20)), delta(Vec::<(u128, u32)>::new())],
         "page_map" => page_map::seeds(table),
         "rows" => rows::seeds(),
+        "shelf" => shelf::seeds(),
         "sieve_index" => vec![vec![], vec![1, 0, 1], vec![0, 1, 255, 200, 2, 16]],
         "sieve_unit_root" => vec![unit_root(&words(120)), unit_root(&texts(80))],
         "sieve_unit_delta" => vec![unit_delta(words(20)), unit_delta(texts(20))],

@@ -124,6 +124,9 @@ fn units_have_the_rows_of_a_sieve_index_and_cannot_claim_all_memory() {
     assert_eq!([units(&[], 0), units(&[7], 0), units(&[60_000, 10], 20_000)], [1, 1, 4]);
     let claim = Member { row_groups: vec![u64::MAX >> 1], rows_per_unit: 1, ..Member::default() };
     assert!(count_units(std::slice::from_ref(&claim)).is_err());
+    let of_units = |units| Member { row_groups: vec![1; units], ..Member::default() };
+    assert!(count_units(&[of_units(8192), of_units(8192)]).is_ok());
+    assert!(count_units(&[of_units(8193)]).is_err());
     let shelf = Shelf { column: COLUMN.parse().unwrap(), members: vec![claim], num_units: 0, classes: vec![] };
     assert!(Shelf::read(&shelf.write()).is_err());
 }
