@@ -202,6 +202,12 @@ HOURS ?= 1
 soak: develop .venv/stamp-test ## run all random programs for HOURS (one), with new seeds
 	$(BIN)/python tests/python/support/programs/long_runs.py soak --hours $(HOURS)
 
+RUNS ?= 5
+
+.PHONY: test-under-load
+test-under-load: develop .venv/stamp-test .venv-spark/stamp-spark ## run `make test` RUNS times (5) beside three busy loops
+	$(BIN)/python tests/python/support/programs/long_runs.py tests --runs $(RUNS) --busy-loops 3
+
 .PHONY: docs
 docs: develop .venv/stamp-docs ## build the documentation into site/; warnings are errors
 	$(BIN)/mkdocs build --strict

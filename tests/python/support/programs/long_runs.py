@@ -2,14 +2,17 @@
 
     make soak HOURS=8
 
-The programs take turns. Each finding is printed with the command that repeats it. `make fuzz` appends its runs too:
+The programs take turns. Each finding is printed with the command that repeats it. `make fuzz` and `make
+test-under-load` append their runs too:
 
     python tests/python/support/programs/long_runs.py fuzz TARGET SECONDS LOG
+    python tests/python/support/programs/long_runs.py tests --runs 5 --busy-loops 3
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime as dt
 import itertools
 import json
@@ -31,6 +34,9 @@ PROGRAMS = {
     "row_differences.py": "--cases 3000 --jobs 2",
     "engine_differences.py": "--queries 500",
     "list_differences.py": "--conditions 3000",
+    "text_differences.py": "--conditions 1000",
+    "expression_differences.py": "--conditions 1000",
+    "key_differences.py": "--cases 3000",
     "served_differences.py": "--queries 500",
     "replacing.py": "--reads 5000",
 }
@@ -118,6 +124,42 @@ def fuzz_progress(log: str, seconds: int) -> tuple[int, int]:
     return executions, edges - before[-1]
 
 
+def run_tests(runs: int, busy_loops: int) -> bool:
+    """Run `make test` several times beside processes that use all processor time. Return whether a run failed."""
+    failed = False
+    for _ in range(runs):
+        with contextlib.ExitStack() as loops:
+            for _ in range(busy_loops):
+                loop = loops.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+                loops.callback(loop.kill)
+            begun = time.monotonic()
+            done = subprocess.run(
+                ["make", "-j2", "test"],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+        findings = _failed_tests(done.stdout) if done.returncode else []
+        failed |= bool(findings)
+        _append(
+            command=f"make -j2 test, beside {busy_loops} busy loops",
+            hours=round((time.monotonic() - begun) / 3600, 3),
+            summaries=re.findall(r"\d+ passed[^=\n]*|test result: .*", done.stdout),
+            findings=findings,
+        )
+        if findings:
+            print(done.stdout, flush=True)
+    return failed
+
+
+def _failed_tests(output: str) -> list[str]:
+    """Return the names of the tests that pytest and cargo report as failed."""
+    names = re.findall(r"^(?:FAILED|ERROR) \S+|^test \S+ \.\.\. FAILED", output, re.MULTILINE)
+    return names or ["make test failed"]
+
+
 def _append(**run: object) -> None:
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -135,7 +177,12 @@ def main() -> int:
     fuzz.add_argument("target")
     fuzz.add_argument("seconds", type=int)
     fuzz.add_argument("log", type=Path)
+    tests = commands.add_parser("tests")
+    tests.add_argument("--runs", type=int, default=5)
+    tests.add_argument("--busy-loops", type=int, default=3)
     options = parser.parse_args()
+    if options.command == "tests":
+        return int(run_tests(options.runs, options.busy_loops))
     if options.command == "soak":
         return int(soak(options.hours))
     record_fuzz(options.target, options.seconds, options.log.read_text(encoding="utf-8", errors="replace"))
