@@ -152,9 +152,10 @@ bench-spark: develop .venv-spark/stamp-bench-spark ## the Spark benches; keeps a
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python benches/spark/engines.py --save
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python benches/spark/thesis.py target/thesis --save
 
+# `cargo test` runs the Rust benches with the dependencies that the Rust tests have compiled, not with optimized ones.
 .PHONY: bench-smoke
 bench-smoke: develop .venv/stamp-bench ## run every bench once with little data, and compare the results
-	cargo bench --locked $(CARGO_FEATURES) --bench main -- --smoke
+	cargo test --locked $(CARGO_FEATURES) --bench main -- --smoke
 	$(BIN)/python benches/python/main.py --smoke
 	$(BIN)/python benches/python/rewrite.py --smoke
 	$(BIN)/python benches/python/probe.py --smoke
@@ -172,7 +173,7 @@ bench-smoke: develop .venv/stamp-bench ## run every bench once with little data,
 	$(BIN)/python benches/index/sieve_size.py --smoke
 	$(BIN)/python benches/index/sieve_lake.py --smoke
 	$(BIN)/python benches/index/sieve_build.py --smoke
-	cargo bench --locked $(CARGO_FEATURES) --bench sieve -- --smoke
+	cargo test --locked $(CARGO_FEATURES) --bench sieve -- --smoke
 
 # These flags give libFuzzer its coverage on stable Rust, without a nightly toolchain or cargo-fuzz.
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))

@@ -60,7 +60,7 @@ class Bench:
         large = min(arguments.rounds, MOST_LARGE)
         keys = min(KEYS, self.rows // 100)
         self.questions = lakes.Truth(self.rows).questions(arguments.rounds, keys, large)
-        self.floors = contenders.floors(arguments.features)
+        self.floors = contenders.floors(arguments.features, arguments.smoke)
 
     def index(self, layout: lakes.Layout) -> Path:
         """Return the folder of the index of a lake."""

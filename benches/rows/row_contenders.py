@@ -70,10 +70,14 @@ class Worker:
         self._process.wait()
 
 
-def floors(features: str) -> Worker:
-    """Build and start the floors: `benches/rows/main.rs`. They need no features, but cargo may have built some."""
+def floors(features: str, smoke: bool) -> Worker:
+    """Build and start the floors: `benches/rows/main.rs`. They need no features, but cargo may have built some.
+
+    A smoke run uses the dependencies of the Rust tests, which are not optimized.
+    """
     chosen = ["--features", features] if features else []
-    return Worker(["cargo", "bench", "--locked", "--quiet", *chosen, "--bench", "rows", "--", "serve"])
+    command = "test" if smoke else "bench"
+    return Worker(["cargo", command, "--locked", "--quiet", *chosen, "--bench", "rows", "--", "serve"])
 
 
 def worker(table: Path, index: Path, columns: Sequence[str] = (), site: Path | None = None) -> Worker:
