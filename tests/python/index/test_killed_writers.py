@@ -1,8 +1,9 @@
-"""Writers that are killed at any of their writes leave the old or the new version, and both answer correctly."""
+"""Writers that are killed, or whose machine loses power, leave the old or the new version. Both answer correctly."""
 
 from __future__ import annotations
 
 import datetime as dt
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,11 @@ import pyarrow as pa
 import pytest
 from support.killed_store import kills
 from support.models.model_lake import ModelLake, place
+from support.power_cut import Recording, files_below, write_files
 
+from parsieve import FormatError
 from parsieve.index import TableIndex
-from parsieve.index.log.commit import Layout
+from parsieve.index.log.commit import Commit, Layout
 from parsieve.index.sieve import query
 from parsieve.lake.base import Snapshot
 
@@ -70,11 +73,8 @@ OPERATIONS: dict[str, Callable[[TableIndex, ModelLake, list[Snapshot]], object]]
 }
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_kill_at_any_write_leaves_a_correct_index(tmp_path: Path, operation: str) -> None:
-    lake, snapshots = history()
-    template = tmp_path / "template"
-    index = TableIndex(template)
+def prepare(index: TableIndex, lake: ModelLake, snapshots: list[Snapshot], operation: str) -> Commit:
+    """Build the index before an operation, and return its newest version."""
     layout = Layout("rows", keep_keys=operation == "keep keys")
     # A conversion begins with an index in format 1.
     layouts: Any = dict.fromkeys([("k",), ("s",)], None if operation == "convert" else layout)
@@ -85,6 +85,15 @@ def test_a_kill_at_any_write_leaves_a_correct_index(tmp_path: Path, operation: s
     before = index.log.newest()
     assert before is not None
     assert {state.format for state in before.columns.values()} == {1 if operation == "convert" else 2}
+    return before
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_kill_at_any_write_leaves_a_correct_index(tmp_path: Path, operation: str) -> None:
+    lake, snapshots = history()
+    template = tmp_path / "template"
+    index = TableIndex(template)
+    before = prepare(index, lake, snapshots, operation)
     count = 0
 
     def folder() -> Path:
@@ -115,3 +124,66 @@ def test_a_kill_at_any_write_leaves_a_correct_index(tmp_path: Path, operation: s
         shutil.rmtree(killed)
     # Only a kill after the last write leaves the new version.
     assert survived == {0, 1}
+
+
+def forget(index: TableIndex) -> None:
+    """Drop all versions but the newest, and the files that only they need."""
+    index.expire(0, garbage_age=dt.timedelta(seconds=-5))
+
+
+CHANGES = OPERATIONS | {
+    "expire": lambda index, lake, snapshots: forget(index),
+    "drop": lambda index, lake, snapshots: index.drop(["k"]),
+}
+
+
+def record(
+    folder: Path, lake: ModelLake, snapshots: list[Snapshot], operation: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Commit, Recording]:
+    """Record the changes of an operation. Also return the version before it."""
+    before = prepare(TableIndex(folder), lake, snapshots, operation)
+    with monkeypatch.context() as patched:
+        recording = Recording(folder, patched)
+        CHANGES[operation](TableIndex(folder), lake, snapshots)
+    assert recording.last() == files_below(folder), "a change was not recorded"
+    return before, recording
+
+
+@pytest.mark.parametrize(
+    "most", [pytest.param(8, id="few states"), pytest.param(2000, id="many states", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("operation", CHANGES)
+def test_a_power_cut_after_any_change_leaves_a_correct_index(
+    tmp_path: Path, operation: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, snapshots = history()
+    before, recording = record(tmp_path / "live", lake, snapshots, operation, monkeypatch)
+    survived: set[int] = set()
+    crashed = tmp_path / "crashed"
+    for number, (length, files) in enumerate(recording.states(most, random.Random(1))):
+        write_files(crashed, files)
+        assert_correct(crashed, lake, snapshots)
+        again = TableIndex(crashed)
+        newest = again.log.newest()
+        assert newest is not None
+        survived.add(newest.version - before.version)
+        if number % 10 == 0:
+            again.update(lake, snapshots[2], progress=False)
+            forget(again)
+            assert assert_correct(crashed, lake, snapshots[2:]) > 0, f"after {length} changes"
+        shutil.rmtree(crashed)
+    assert survived == ({0} if operation == "expire" else {0, 1})
+
+
+def test_the_simulated_disk_detects_a_missing_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, snapshots = history()
+    _, recording = record(tmp_path / "live", lake, snapshots, "update", monkeypatch)
+    recording.changes = [change for change in recording.changes if change.kind != "sync"]
+    damaged = 0
+    for number, (_, files) in enumerate(recording.states(8, random.Random(2))):
+        write_files(tmp_path / f"{number}", files)
+        try:
+            assert_correct(tmp_path / f"{number}", lake, snapshots)
+        except (AssertionError, FormatError):
+            damaged += 1
+    assert damaged > 0
