@@ -218,6 +218,15 @@ wheel: .venv/stamp-build ## build a wheel and a source distribution in dist/
 	$(BIN)/maturin build --release --locked --out dist
 	$(BIN)/maturin sdist --out dist
 
+# Wheels for every Linux that has wheels of pyarrow. zig is a C compiler and linker for all of them.
+LINUX_TARGETS := $(foreach libc,gnu musl,x86_64-unknown-linux-$(libc) aarch64-unknown-linux-$(libc))
+
+.PHONY: linux-wheels
+linux-wheels: .venv/stamp-wheels ## build wheels for x86-64 and aarch64, glibc and musl, in dist/
+	rustup target add $(LINUX_TARGETS)
+	$(foreach target,$(LINUX_TARGETS),$(BIN)/maturin build --release --locked --zig --target $(target) --out dist \
+		--compatibility $(if $(filter %musl,$(target)),musllinux_1_2,manylinux_2_28) &&) true
+
 # Python interpreters other than the one of .venv, as names or paths.
 RELEASE_PYTHONS ?= python3.12 python3.13
 
