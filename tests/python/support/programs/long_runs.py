@@ -31,6 +31,7 @@ PROGRAMS = {
     "row_differences.py": "--cases 3000 --jobs 2",
     "engine_differences.py": "--queries 500",
     "list_differences.py": "--conditions 3000",
+    "order_differences.py": "--conditions 1000",
     "served_differences.py": "--queries 500",
     "replacing.py": "--reads 5000",
 }
