@@ -81,7 +81,7 @@ def history(chance: random.Random, folder: Path, kind: str, stack: ExitStack) ->
         if state == 1:
             columns = chance.sample(INDEXED, chance.randrange(1, len(INDEXED)))
             unit_table.settle()
-            table.build_index(columns, unit=chance.choice(("file", "row_group", "rows")), progress=False)
+            table.build_index(columns, "sieve", unit=chance.choice(("file", "row_group", "rows")), progress=False)
         if state > 1 and chance.random() < 0.3:
             unit_table.settle()
             table.update_index(progress=False)
