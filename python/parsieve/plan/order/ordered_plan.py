@@ -14,6 +14,7 @@ import pyarrow as pa
 from parsieve._core import UnsupportedError
 from parsieve.lake.rows.file_rows import foreign
 from parsieve.plan.make import PlanOptions
+from parsieve.plan.order.any_rows import AnyRows
 from parsieve.plan.order.first_rows import FirstRows, Narrow
 from parsieve.plan.order.ordering import Nulls, Ordering
 from parsieve.plan.order.ranking import Ranking, rank
@@ -111,8 +112,11 @@ class OrderedPlan(Plan):
             lines.append(f"  {unknown} without bounds of {self.ordering.column} must be read first")
         return lines
 
-    def first_rows(self) -> FirstRows:
+    def first_rows(self) -> FirstRows | AnyRows:
         """Return the reader of the rows."""
+        if self.ordering is None:
+            assert self.limit is not None
+            return AnyRows(self.record, self.limit)
         return FirstRows(self.record, self.ranking.numbers, self.ordering, self.limit, self._narrower())
 
     def last_value(self) -> pa.Scalar | None:
