@@ -42,7 +42,7 @@ PER_STATE = 10
 KINDS = ("folder", "delta", "iceberg", "hudi", "types in a folder", "types in delta", "types in iceberg")
 
 
-def check_table(seed: str, folder: Path, kind: str | None = None) -> tuple[int, int]:
+def check_table(seed: str, folder: Path, kind: str | None = None, per_state: int = PER_STATE) -> tuple[int, int]:
     """Return how many answers differ, and how many candidates were not read."""
     chance = random.Random(seed)
     kind = kind or chance.choice(KINDS)
@@ -57,7 +57,7 @@ def check_table(seed: str, folder: Path, kind: str | None = None) -> tuple[int, 
             else history(chance, folder, kind, stack)
         )
         for table, rows in source:
-            for _ in range(PER_STATE):
+            for _ in range(per_state):
                 try:
                     unread += orders.check(table, rows, chance)
                 except Exception as error:
