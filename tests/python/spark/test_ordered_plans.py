@@ -20,6 +20,8 @@ import parsieve as ps
 import parsieve.spark as pss
 from parsieve.predicate import columns
 from parsieve.predicate.render import to_spark
+from parsieve.spark.pushdown.catalyst import resolved_exactly
+from parsieve.spark.scan.read import scan_of
 
 pytestmark = pytest.mark.spark
 
@@ -102,6 +104,45 @@ def test_files_without_first_rows_are_not_opened(spark: Any, tmp_path: Path, kin
     frame = pss.read(spark, table, "part = 0 AND id % 4 = 0", order_by="id", descending=True, limit=2)
     assert [row.id for row in frame.collect()] == [116, 112]
     made.drop()
+
+
+@pytest.mark.parametrize(
+    ("where", "is_exact"),
+    [
+        ("price > 1.5", True),
+        ("NOT (price > 1.5) OR name LIKE 'n1%'", True),
+        ("name NOT IN ('n1', 'n2') AND flag", True),
+        ("name IN ('n1', NULL)", True),
+        ("NOT flag OR cost = 2.25", True),
+        ("day BETWEEN DATE '2026-01-03' AND DATE '2026-01-20' AND price <> double('NaN')", False),
+        ("name LIKE 'n_\\\\%'", False),
+        ("part = 0 AND (id < 9 OR (name > 'n2' AND id % 2 = 0))", False),
+        ("day < current_date()", False),
+        ("id = 1 OR 1 = 1", False),
+        ("1 = 2", False),
+        ("at > TIMESTAMP '2026-01-01 00:00:00'", False),
+    ],
+)
+def test_a_condition_has_an_exact_translation_or_none(spark: Any, folder: Path, where: str, is_exact: bool) -> None:
+    table = ps.open_table(str(folder))
+    scan = scan_of(spark, table.opened.lake)
+    condition = resolved_exactly(spark, scan.schema, where)
+    predicate = None if condition is None else scan.types().exact_predicate(condition, table.schema)
+    assert (predicate is not None) == is_exact
+    rows = spark.read.parquet(str(folder)).where(where).orderBy("id").select("id").collect()
+    if predicate is not None:
+        assert table.plan(predicate).to_arrow(["id"]).sort_by("id")["id"].to_pylist() == [row.id for row in rows]
+    last = pss.read(spark, table, where, order_by="id", descending=True, limit=3)
+    assert [row.id for row in last.collect()] == [row.id for row in rows[::-1][:3]]
+
+
+@pytest.fixture(scope="module")
+def folder(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a plain folder of Spark, whose times are stored as INT96."""
+    path = tmp_path_factory.mktemp("exact") / "t"
+    SparkTable(spark, "parquet", "exact", path).insert(0, 80, files=4)
+    wait_until_old(path)
+    return path
 
 
 def test_rows_are_those_of_the_planned_state(spark: Any, tmp_path: Path) -> None:
