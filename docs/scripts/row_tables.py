@@ -172,6 +172,30 @@ def log_lines(records: Records) -> str:
     return f"{as_table(heads, lines)}\n\n{about} {record.source}"
 
 
+def first_rows(records: Records) -> str:
+    """Return how many files the last ten rows of a user take in each layout, and how long."""
+    record = records.get("first-rows-python")
+    if record is None:
+        return "There is no record yet. Run `benches/python/first_rows.py --save` to create it."
+    cases = record.data["cases"]
+    names = list(cases[0]["milliseconds"])
+    heads = ["layout", "candidates", "optimum", "read", "most in vain", *(f"{name}, ms" for name in names)]
+    lines = [
+        [
+            case["about"],
+            *(f"{case[name]:.1f}" for name in ("candidates", "needed", "read")),
+            str(case["most_excess"]),
+            *(_milliseconds({"rows": case["milliseconds"][name]}) for name in names),
+        ]
+        for case in cases
+    ]
+    about = (
+        f"Mean numbers of files of {cases[0]['users']} users, the most files that one of them read in vain, and median "
+        f"milliseconds; {cases[0]['rows']:,} rows in {cases[0]['files']:,} files."
+    )
+    return f"{as_table(heads, lines)}\n\n{about} {record.source}"
+
+
 def short_rows(records: Records) -> str:
     """Return how long few rows take, with the contenders that users know."""
     record = records.get("rows-python")
@@ -202,4 +226,5 @@ SECTIONS: dict[str, Callable[[Records], str]] = {
     "lists": lists,
     "many-keys": many_keys,
     "log-lines": log_lines,
+    "first-rows": first_rows,
 }

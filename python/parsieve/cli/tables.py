@@ -45,6 +45,9 @@ def add_commands(commands: Commands) -> None:
     add_as_of(plan)
     plan.add_argument("--order-by", metavar="COLUMN", help="list files in the order to read them for sorted rows")
     plan.add_argument("--descending", action="store_true", help="the greatest values of COLUMN come first")
+    plan.add_argument(
+        "--nulls", choices=["first", "last"], default="last", help="whether nulls of COLUMN come first or last"
+    )
     plan.add_argument("--limit", type=rows_of, metavar="N", help="the number of rows to read, for --explain and --json")
     plan.add_argument("--exit-code", action="store_true", help="exit with 1 if no file can hold a match")
     plan.add_argument(
@@ -152,6 +155,7 @@ def _plan(options: argparse.Namespace) -> int:
         on_unknown="error" if options.on_unknown == "error" else "ignore",
         order_by=options.order_by,
         descending=options.descending,
+        nulls=options.nulls,
         limit=options.limit,
     )
     elapsed = time.perf_counter() - begun

@@ -50,6 +50,19 @@ def test_plan_ends_with_a_summary(folder: Path, capsys: Any) -> None:
     assert "skipped 8 files" in run(capsys, "plan", folder, "order_id = 142", "--explain")[0]
 
 
+def test_a_plan_with_an_order_lists_the_files_as_they_are_read(folder: Path, capsys: Any) -> None:
+    out, _ = run(capsys, "plan", folder, "order_id < 300", "--order-by", "order_id", "--descending", "--limit", 3)
+    assert out.splitlines() == [f"{folder}/part-{part}.parquet" for part in (2, 1, 0)]
+    arguments = ("--order-by", "order_id", "--nulls", "first", "--limit", 1)
+    assert (
+        "order: order_id ascending, nulls first; the first 1 row"
+        in run(capsys, "plan", folder, "order_id < 300", *arguments, "--explain")[0]
+    )
+    described = json.loads(run(capsys, "plan", folder, "order_id < 300", *arguments, "--json")[0])
+    assert (described["order_by"], described["nulls"], described["limit"]) == ("order_id", "first", 1)
+    assert "pass order_by" in run(capsys, "plan", folder, "order_id < 300", "--descending", code=2)[1]
+
+
 def test_a_plan_without_files_fails_only_with_exit_code(folder: Path, capsys: Any) -> None:
     out, err = run(capsys, "plan", folder, "order_id = -1")
     assert out == ""

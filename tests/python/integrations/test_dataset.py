@@ -342,7 +342,8 @@ def test_a_dataset_has_pyarrows_interface(table: ps.Table) -> None:
     assert orders.to_table(columns={"twice": pc.field("id") * 2}, filter=pc.field("id") == 7).to_pylist() == [
         {"twice": 14}
     ]
-    assert [batch.num_rows for batch in orders.to_batches(batch_size=50)][:2] == [50, 50]
+    sizes = [batch.num_rows for batch in orders.to_batches(batch_size=50)]
+    assert (max(sizes), sum(sizes)) == (50, 120)
     assert orders.to_table(columns=[]).num_rows == 120
     narrow = orders.filter(pc.field("id") < 20).filter(pc.field("group") == 1)
     assert (narrow.count_rows(), narrow.to_table()["id"].to_pylist()) == (7, [1, 4, 7, 10, 13, 16, 19])

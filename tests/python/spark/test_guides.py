@@ -28,7 +28,7 @@ def test_a_hudi_table_with_deletes(
     assert not [record.message for record in caplog.records if record.name == "parsieve.spark"], "files are skipped"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guides/spark.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/spark.md", "docs/guides/last-ten.md"])
 def test_the_spark_code_of_the_page_runs(
     page: str, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

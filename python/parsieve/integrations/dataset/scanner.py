@@ -20,8 +20,9 @@ from parsieve.plan.plan import Plan
 # Columns that pyarrow's scans compute from its own files and batches.
 _COMPUTED = frozenset(("__filename", "__fragment_index", "__batch_index", "__last_in_fragment"))
 
-# Filtering a batch takes about as long as filtering a thousand rows, so small batches are combined.
-SMALL = 1_000
+# Filtering a batch takes about as long as filtering a thousand rows, so small batches are combined. The first ones are
+# returned sooner, because an engine with a LIMIT stops when it has enough rows.
+SMALL, FIRST = 1_000, 8
 
 
 @dataclass(frozen=True)
@@ -172,14 +173,14 @@ def planned(table: LiveTable, snapshot: Snapshot, scan: Scan) -> Plan:
 
 
 def _combined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield batches as tables of at least `SMALL` rows, except for the last one."""
+    """Yield batches as tables whose least number of rows grows from `FIRST` to `SMALL`, except for the last one."""
     waiting: list[pa.RecordBatch] = []
-    rows = 0
+    rows, least = 0, FIRST
     for batch in batches:
         waiting.append(batch)
         rows += batch.num_rows
-        if rows >= SMALL:
+        if rows >= least:
             yield pa.Table.from_batches(waiting)
-            waiting, rows = [], 0
+            waiting, rows, least = [], 0, min(2 * least, SMALL)
     if waiting:
         yield pa.Table.from_batches(waiting)

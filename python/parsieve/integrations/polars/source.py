@@ -11,6 +11,8 @@ import pyarrow as pa
 from parsieve._core import UnsupportedError
 from parsieve.integrations.live_table import LiveTable
 from parsieve.integrations.polars.predicates import without_dynamic_parts
+from parsieve.lake.base import Snapshot
+from parsieve.plan.order.any_rows import AnyRows
 from parsieve.plan.results.polars_source import frame_of_source
 
 
@@ -46,18 +48,16 @@ class _Source:
         # A batch without columns has no number of rows.
         needed = list(dict.fromkeys([*columns, *roots])) or self.table.schema.names[:1]
         snapshot = self.table.snapshot(needed)
-        plan = self.table.plan(snapshot, None if n_rows is not None else predicate)
         # Do not use a LazyFrame of the plan here: queries inside of queries can wait for each other forever.
-        for frame in _frames(plan.to_batches(needed), n_rows):
+        for rows in self._rows(snapshot, needed, predicate, n_rows):
+            frame = pl.DataFrame(pl.from_arrow(rows))
             # A plan skips what cannot match. Polars decides what does match.
             yield (frame if predicate is None else frame.filter(predicate)).select(columns)
 
-
-def _frames(batches: Iterator[pa.RecordBatch], n_rows: int | None) -> Iterator[pl.DataFrame]:
-    """Yield batches as DataFrames, until there are `n_rows` rows."""
-    missing = n_rows
-    for batch in batches:
-        yield pl.DataFrame(pl.from_arrow(batch if missing is None else batch.slice(0, missing)))
-        missing = None if missing is None else missing - batch.num_rows
-        if missing is not None and missing <= 0:
-            return
+    def _rows(
+        self, snapshot: Snapshot, names: list[str], predicate: pl.Expr | None, n_rows: int | None
+    ) -> Iterator[pa.RecordBatch | pa.Table]:
+        """Yield the rows that may match, or the first rows without regard to the predicate."""
+        if n_rows is None:
+            return self.table.plan(snapshot, predicate).to_batches(names)
+        return AnyRows(self.table.plan(snapshot, None).record, n_rows).tables(names)

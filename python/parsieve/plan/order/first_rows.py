@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from parsieve.lake.storage.pinned import changed_since
 from parsieve.observe.logs import ROWS
+from parsieve.plan.order.any_rows import MOST_FILES, few_files, files_for
 from parsieve.plan.order.ordering import Ordering
 from parsieve.plan.plan import MatchingRows
 from parsieve.plan.record import PlanRecord
@@ -15,23 +16,18 @@ from parsieve.predicate.column_names import column_name
 from parsieve.predicate.expr import Expr
 from parsieve.wording import count
 
-# How many files are read together. Each further file may have been unnecessary.
-LOCAL_FILES, REMOTE_FILES = 2, 4
-# How many files are read together if all of them must probably be read.
-MOST_FILES = 256
-
 # Returns the plan of the same predicate and another condition, on the same state of the table.
 Narrow = Callable[[Expr], PlanRecord]
 
 
 class FirstRows:
-    """The first rows of a plan in an order, or any of its rows."""
+    """The first rows of a plan in an order."""
 
     def __init__(
         self,
         record: PlanRecord,
         numbers: Sequence[int],
-        ordering: Ordering | None,
+        ordering: Ordering,
         limit: int | None,
         narrow: Narrow | None,
     ) -> None:
@@ -50,7 +46,7 @@ class FirstRows:
         listed = [names] if isinstance(names, str) else list(schema.names if names is None else names)
         output = [column_name(schema, name) for name in listed]
         needed = list(output)
-        if self._ordering is not None and self._ordering.column.path[0] not in needed:
+        if self._ordering.column.path[0] not in needed:
             needed.append(self._ordering.column.path[0])
         rows = self._first_rows(needed, threads)
         if ROWS.isEnabledFor(10):
@@ -60,7 +56,7 @@ class FirstRows:
     def _first_rows(self, needed: list[str], threads: int | None) -> pa.Table:
         record, remaining = self._record, list(self._numbers)
         rows: pa.Table | None = None
-        few = LOCAL_FILES if record.lake.is_local else REMOTE_FILES
+        few = few_files(record)
         together = few if self._limit is not None else len(remaining)
         while remaining and self._limit != 0:
             files, remaining = remaining[:together], remaining[together:]
@@ -70,9 +66,7 @@ class FirstRows:
             if self._limit is None:
                 break
             if len(rows) < self._limit:
-                together = max(few, self._files_for(self._limit - len(rows), len(rows)))
-            elif self._ordering is None:
-                break
+                together = max(few, files_for(self._limit - len(rows), len(rows), self.files_read))
             elif self._narrow is not None and remaining:
                 record, remaining = self._before(rows, len(rows) - 1, remaining)
                 together = few
@@ -84,15 +78,8 @@ class FirstRows:
                     together = min(max(few, len(needs)), MOST_FILES)
         return MatchingRows.of(record, []).reader(needed).read_all() if rows is None else rows
 
-    def _files_for(self, missing: int, found: int) -> int:
-        """Return how many files to read next: half of the files that hold the missing rows, judging by the others."""
-        if not found:
-            return min(2 * self.files_read, MOST_FILES)
-        return min(missing * self.files_read // (2 * found), MOST_FILES)
-
     def _before(self, rows: pa.Table, at: int, remaining: Sequence[int]) -> tuple[PlanRecord, list[int]]:
         """Return the plan of rows before one of those read, and the remaining files that can hold such rows."""
-        assert self._ordering is not None
         assert self._narrow is not None
         earlier = self._ordering.before(self._ordering.values(rows)[at])
         if earlier is None:
@@ -105,8 +92,8 @@ class FirstRows:
         self, record: PlanRecord, files: Sequence[int], rows: pa.Table | None, needed: list[str], threads: int | None
     ) -> pa.Table:
         """Return the rows of some files that may be among the first."""
-        key = [] if self._ordering is None else [self._ordering.column.path[0]]
-        if self._ordering is None or self._limit is None or needed == key:
+        key = [self._ordering.column.path[0]]
+        if self._limit is None or needed == key:
             return MatchingRows.of(record, files).reader(needed, hold=True, threads=threads).read_all()
         # Find the last of the first rows, then read the other columns of rows before it only.
         keys = MatchingRows.of(record, files).reader(key, hold=True, threads=threads).read_all()
@@ -120,6 +107,4 @@ class FirstRows:
 
     def _cut(self, rows: pa.Table) -> pa.Table:
         """Return the first of some rows, in order."""
-        if self._ordering is None:
-            return rows if self._limit is None else rows.slice(0, self._limit)
         return rows.take(self._ordering.sort(self._ordering.values(rows)).slice(0, self._limit))

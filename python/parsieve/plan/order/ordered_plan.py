@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ import pyarrow as pa
 from parsieve._core import UnsupportedError
 from parsieve.lake.rows.file_rows import foreign
 from parsieve.plan.make import PlanOptions
-from parsieve.plan.order.first_rows import FirstRows
+from parsieve.plan.order.any_rows import AnyRows
+from parsieve.plan.order.first_rows import FirstRows, Narrow
 from parsieve.plan.order.ordering import Nulls, Ordering
 from parsieve.plan.order.ranking import Ranking, rank
 from parsieve.plan.plan import Plan
@@ -110,11 +112,27 @@ class OrderedPlan(Plan):
             lines.append(f"  {unknown} without bounds of {self.ordering.column} must be read first")
         return lines
 
-    def first_rows(self) -> FirstRows:
+    def first_rows(self) -> FirstRows | AnyRows:
         """Return the reader of the rows."""
+        if self.ordering is None:
+            assert self.limit is not None
+            return AnyRows(self.record, self.limit)
         return FirstRows(self.record, self.ranking.numbers, self.ordering, self.limit, self._narrower())
 
-    def _narrower(self) -> Any:
+    def last_value(self) -> pa.Scalar | None:
+        """Read the value of the last row. Return None if there are fewer rows than the limit, or no order."""
+        if self.ordering is None or not self.limit:
+            return None
+        with foreign(self.record.lake.uri):
+            rows = self.first_rows().read([self.ordering.column.path[0]], None)
+        return self.ordering.values(rows)[-1] if len(rows) == self.limit else None
+
+    def narrowed(self, condition: Expr) -> PlanRecord:
+        """Return a plan of the same predicate, without the files whose rows never meet a condition."""
+        narrow = self._narrower()
+        return self.record if narrow is None else replace(narrow(condition), expr=self.record.expr)
+
+    def _narrower(self) -> Narrow | None:
         table, options = self._table, self._options
         if table is None:
             return None
@@ -166,15 +184,12 @@ class OrderedPlan(Plan):
         return relation
 
     def to_spark(self, spark: SparkSession, name: str | None = None) -> DataFrame:
-        """Return the first rows as a Spark DataFrame. Spark reads all candidates, and sorts them."""
-        from pyspark.sql import functions as f
+        """Return the first rows as a Spark DataFrame.
 
-        frame = super().to_spark(spark, name)
-        if self.ordering is not None:
-            column = f.col(".".join(f"`{part.replace('`', '``')}`" for part in self.ordering.column.path))
-            direction = "desc" if self.ordering.descending else "asc"
-            frame = frame.orderBy(getattr(column, f"{direction}_nulls_{self.ordering.nulls}")())
-        return frame if self.limit is None else frame.limit(self.limit)
+        parsieve reads the value of the last row now. Spark then opens only the files with rows up to that value, and
+        sorts these rows. See `Plan.to_spark` for changes of the table, and for `name`.
+        """
+        return super().to_spark(spark, name)
 
     def __repr__(self) -> str:
         first = "" if self.limit is None else f", the first {count(self.limit, 'row')}"

@@ -6,6 +6,7 @@ A ranking only decides the order of reading. Further plans decide which files ar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -121,12 +122,11 @@ def _from_footers(
     ]
     chosen = [pieces[at] for at in usable]
     footers = table.footers.read(chosen, [ordering.column], record.snapshot.schema, table.lake, record.cost)
-    for at, footer in zip(usable, footers, strict=True):
-        if not isinstance(footer, str):
-            groups = _typed(
-                bounds_of(ordering.column, [(footer, group) for group in range(len(footer.num_rows))]), ordering
-            )
-            bounds[at] = _first(groups, ordering)
+    opened = [(at, footer) for at, footer in zip(usable, footers, strict=True) if not isinstance(footer, str)]
+    groups = [(footer, group) for _, footer in opened for group in range(len(footer.num_rows))]
+    of_groups = iter(_typed(bounds_of(ordering.column, groups), ordering) if groups else ())
+    for at, footer in opened:
+        bounds[at] = _first(list(islice(of_groups, len(footer.num_rows))), ordering)
     return bounds
 
 

@@ -39,7 +39,7 @@ _SPARK = "parsieve.spark.scan.read"
 
 def to_spark(plan: Plan, spark: Any, name: str | None) -> Any:
     """Return the rows of a plan as a Spark DataFrame."""
-    return import_module(_SPARK).read_plan(plan.record, spark, name)
+    return import_module(_SPARK).read_plan(plan, spark, name)
 
 
 class Rows(Matches):

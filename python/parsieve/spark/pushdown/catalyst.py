@@ -49,18 +49,43 @@ def _conjuncts(condition: Any) -> list[Any]:
 
 def resolved(spark: Any, schema: Any, where: Any) -> Filter:
     """Translate SQL text or a `Column` for rows of a schema, in the form that Spark's optimizer gives it."""
-    from pyspark.sql import DataFrame
-
-    rows: DataFrame = spark.createDataFrame(spark.sparkContext.emptyRDD(), schema).where(where)
+    analyzed, optimized = _plans(spark, schema, where)
     # The optimizer replaces expressions such as `current_date()` by their current value, but they have another value
     # each time the DataFrame is read. So ignore conditions that contain them.
-    current_like = jvm_of(spark).org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
-    analyzed = query_of(rows).analyzed()
+    current_like = _current_like(spark)
     if analyzed.containsPattern(current_like):
         parts = _conjuncts(analyzed.condition()) if _name(analyzed) == "Filter" else []
         return filter_of(part for part in parts if not part.containsPattern(current_like))
-    plan = query_of(rows).optimizedPlan()
-    return filter_of([plan.condition()] if _name(plan) == "Filter" else [])
+    return filter_of([optimized.condition()] if _name(optimized) == "Filter" else [])
+
+
+def resolved_exactly(spark: Any, schema: Any, where: Any) -> Filter | None:
+    """Translate SQL text or a `Column`. Return None unless the translation has every part of the condition."""
+    analyzed, optimized = _plans(spark, schema, where)
+    if analyzed.containsPattern(_current_like(spark)) or _name(optimized) != "Filter":
+        return None
+    condition = optimized.condition()
+    return filter_of([condition]) if _is_exact(condition) else None
+
+
+def _plans(spark: Any, schema: Any, where: Any) -> tuple[Any, Any]:
+    """Return the plan of a condition as Spark analyzed it, and as Spark optimized it."""
+    from pyspark.sql import DataFrame
+
+    rows: DataFrame = spark.createDataFrame(spark.sparkContext.emptyRDD(), schema).where(where)
+    query = query_of(rows)
+    return query.analyzed(), query.optimizedPlan()
+
+
+def _current_like(spark: Any) -> Any:
+    return jvm_of(spark).org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+
+
+def _is_exact(node: Any) -> bool:
+    """Return whether `_condition` translates all parts of a condition."""
+    if _name(node) in ("And", "Or"):
+        return _is_exact(node.left()) and _is_exact(node.right())
+    return _condition(node) is not None
 
 
 def _condition(node: Any) -> pc.Expression | None:

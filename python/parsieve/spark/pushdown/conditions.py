@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve._core import ParsieveError, UnsupportedError
+from parsieve.plan.order.ordering import Ordering
 from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.expr import (
     ELEMENT,
@@ -23,6 +25,7 @@ from parsieve.predicate.expr import (
     Unknown,
     all_of,
     columns,
+    unknowns,
     value_columns,
     walk,
 )
@@ -31,7 +34,7 @@ from parsieve.predicate.read.arrow import parse_expression
 from parsieve.predicate.render import to_spark
 from parsieve.predicate.times.temporal import NANOS
 from parsieve.spark.pushdown.catalyst import Filter
-from parsieve.spark.pushdown.int96 import STORED, as_read, as_stored
+from parsieve.spark.pushdown.int96 import READ, STORED, as_read, as_stored
 
 Path = tuple[str, ...]
 
@@ -73,6 +76,30 @@ class Types:
         if not parts:
             return None
         return as_stored(all_of(*parts), truncated) if truncated else all_of(*parts)
+
+    def exact_predicate(self, where: Filter, schema: pa.Schema, with_timestamps: bool = True) -> Expr | None:
+        """Return a predicate that is true of exactly the rows that Spark selects; None if there is none."""
+        parts = [part for condition in where.parts if (part := self._part(condition, schema)) is not None]
+        predicate = all_of(*parts)
+        is_exact = len(parts) == len(where.parts) and not unknowns(predicate)
+        return predicate if is_exact and (with_timestamps or not any(map(_is_timestamp, columns(predicate)))) else None
+
+    def until(self, ordering: Ordering, value: pa.Scalar, with_timestamps: bool = True) -> tuple[Expr, str] | None:
+        """Return a condition that is true of all rows up to a value in an order, and the same condition for Spark.
+
+        None if Spark may order the values of the column in another way.
+        """
+        column = ordering.column
+        is_truncated = self._types.get(column.path) == "timestamp" and column.type == STORED and len(column.path) == 1
+        if not (is_truncated or self.match(column)) or (_is_timestamp(column) and not with_timestamps):
+            return None
+        if is_truncated and value.is_valid:
+            value = pa.scalar(value.value // 1000, pa.int64()).cast(READ)
+            ordering = replace(ordering, column=Column(column.path, READ))
+        until = ordering.until(value)
+        if _is_ancient(until):
+            return None
+        return as_stored(until, column.path) if is_truncated else until, to_spark(until)
 
     def _part(self, expression: pc.Expression, schema: pa.Schema) -> Expr | None:
         try:

@@ -8,6 +8,7 @@ one microsecond longer.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,6 +39,14 @@ STORED = pa.timestamp("ns")
 # Up to this number, each timestamp of a list is an interval. A longer list becomes one interval.
 FEW = 20
 _MOST = 2**63 - 1
+
+
+def reads_timestamps(spark: Any) -> bool:
+    """Return whether Spark reads timestamps as they are stored.
+
+    With this setting, Spark shifts timestamps that other writers stored as INT96 by the session's time zone.
+    """
+    return bool(spark.conf.get("spark.sql.parquet.int96TimestampConversion", "false") == "false")
 
 
 def as_read(schema: pa.Schema, names: Collection[str]) -> pa.Schema:

@@ -14,7 +14,6 @@ from parsieve.lake.base import Snapshot
 from parsieve.plan.open_table import OpenTable
 from parsieve.plan.record import PlanRecord
 from parsieve.spark.pushdown.catalyst import resolved
-from parsieve.spark.pushdown.conditions import Types
 from parsieve.spark.runtime.gateway import java_session, jvm_of
 from parsieve.spark.scan.file_index import Keep, choose, plain_path, ranges_of
 from parsieve.spark.scan.format_scan import (
@@ -55,7 +54,8 @@ class DeltaScan(FixedScan):
         return DataFrame(self._log.createDataFrame(self._snapshot, files, False, no_action), self.spark)
 
     @cached_property
-    def _schema(self) -> Any:
+    def schema(self) -> Any:
+        """The columns as Spark reads them. Does not read the list of files."""
         return self._frame(jvm_of(self.spark).scala.collection.mutable.ArrayBuffer().toList()).schema
 
     def whole(self) -> Any:
@@ -68,10 +68,6 @@ class DeltaScan(FixedScan):
 
     def _scala_list(self, files: Any) -> Any:
         return jvm_of(self.spark).scala.collection.JavaConverters.asScalaBuffer(files).toList()
-
-    def types(self) -> Types:
-        """Return the columns as Spark reads them. Does not read the list of files."""
-        return Types(self._schema)
 
     def keeper(self, table: OpenTable, also: Sequence[pc.Expression]) -> Keeper:
         """Return a `Keep` that plans on the same version."""
@@ -90,7 +86,7 @@ class DeltaScan(FixedScan):
         entries = json.loads(mapper.writeValueAsString(files))
         folder = str(self._log.dataPath().toString())
         paths = [_absolute_path(folder, entry["path"]) for entry in entries]
-        kept = choose(keep, paths, resolved(self.spark, self._schema, condition))
+        kept = choose(keep, paths, resolved(self.spark, self.schema, condition))
         kept_files = jvm_of(self.spark).scala.collection.mutable.ArrayBuffer()
         for start, end in ranges_of(paths, kept):
             kept_files.appendAll(scala_files.slice(start, end))

@@ -50,9 +50,14 @@ class FormatScan(ABC):
     def whole(self) -> Any:
         """Return the whole table as a DataFrame. Later calls return the same one."""
 
+    @property
+    def schema(self) -> Any:
+        """The columns as Spark reads them, as a `StructType`."""
+        return self.whole().schema
+
     def types(self) -> Types:
         """Return the columns as Spark reads them."""
-        return Types(self.whole().schema)
+        return Types(self.schema)
 
     @abstractmethod
     def keeper(self, table: OpenTable, also: Sequence[pc.Expression]) -> Keeper:

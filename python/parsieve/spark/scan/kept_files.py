@@ -14,6 +14,7 @@ from parsieve.plan.record import PlanRecord
 from parsieve.predicate.bind import bind
 from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.pushdown.conditions import Types
+from parsieve.spark.pushdown.int96 import reads_timestamps
 
 # Whether Spark listed a path for this version of the slice, whose base file has that path.
 IsSameVersion = Callable[[Slice, str], bool]
@@ -48,9 +49,7 @@ class Keeper:
         if not where.parts:
             return set(paths)
         snapshot = self._snapshot(paths)
-        # With this setting, Spark shifts timestamps that other writers stored as INT96 by the session's time zone.
-        with_timestamps = self._spark.conf.get("spark.sql.parquet.int96TimestampConversion", "false") == "false"
-        predicate = self._types.predicate(where, snapshot.schema, with_timestamps)
+        predicate = self._types.predicate(where, snapshot.schema, reads_timestamps(self._spark))
         if predicate is None:
             return set(paths)
         self.plan = self._table.plan(bind(predicate, snapshot.schema), snapshot).record

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow.compute as pc
 
 from parsieve._core import UnsupportedError
-from parsieve.lake.base import AsOf, Lake
+from parsieve.lake.base import AsOf, Lake, Snapshot
+from parsieve.plan.make import DEFAULTS
 from parsieve.plan.open_table import OpenTable
-from parsieve.plan.record import PlanRecord
+from parsieve.plan.order.ordered_plan import Order, OrderedPlan
+from parsieve.plan.order.ordering import Ordering
+from parsieve.plan.plan import Plan
+from parsieve.predicate.bind import BoundPredicate
+from parsieve.predicate.expr import Always, Expr, unknowns
 from parsieve.predicate.parse import parse
+from parsieve.spark.pushdown.catalyst import resolved_exactly
+from parsieve.spark.pushdown.int96 import reads_timestamps
 from parsieve.spark.runtime.gateway import has_jvm
 from parsieve.spark.scan.delta import DeltaScan
 from parsieve.spark.scan.folder import FolderScan
@@ -23,6 +31,8 @@ from parsieve.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger("parsieve.spark")
 
 SCANS: dict[str, type[FormatScan]] = {
     "parquet": FolderScan,
@@ -49,6 +59,10 @@ def read(
     index_location: Any = None,
     storage_options: Mapping[str, str] | None = None,
     timezone: str | None = None,
+    order_by: str | Sequence[str] | None = None,
+    descending: bool = False,
+    nulls: Literal["first", "last"] = "last",
+    limit: int | None = None,
 ) -> DataFrame:
     """Return a table as an ordinary Spark DataFrame that opens only the files that can hold a match.
 
@@ -69,6 +83,12 @@ def read(
         storage_options: Options to access the table and the index; Spark uses its own settings.
         timezone: The time zone to assume for timestamps without one in a `where` that is neither SQL text nor a
             `Column`. None is the time zone of the Spark session.
+        order_by: The column that rows are sorted by, as for `Table.plan`. With `limit`, parsieve reads the value of the
+            last row during this call. The DataFrame then opens only the files with rows up to that value. It stays at
+            the table's current state, and fails with "ConflictError" if a file of a plain folder is replaced.
+        descending: Whether the greatest values come first. NaN is greater than all numbers.
+        nulls: Whether nulls come "first" or "last", in both directions.
+        limit: The number of rows to return.
 
     >>> import tempfile, parsieve.spark as pss
     >>> spark = pss.session()  # doctest: +SKIP
@@ -78,8 +98,13 @@ def read(
     >>> pss.read(spark, folder, "id IN (7, 700)").count()
     2
     """
+    order = Order(order_by, limit, descending=descending, nulls=nulls)
     scan, opened = open_scan(spark, table, as_of, index_location, storage_options)
-    frame: DataFrame = read_opened(scan, opened, where, timezone)
+    frame: DataFrame
+    if order.is_given:
+        frame = _read_first(scan, opened, where, timezone, order)
+    else:
+        frame = read_opened(scan, opened, where, timezone)
     return frame
 
 
@@ -116,22 +141,95 @@ def read_opened(
     Files are skipped by the conditions in `also`, too. The caller must apply these conditions to the rows.
     """
     condition = where
-    if where is not None and not isinstance(where, str) and not hasattr(where, "_jc"):
-        zone = timezone or scan.spark.conf.get("spark.sql.session.timeZone")
-        predicate = parse(where, table.snapshot(scan.as_of).schema, zone)
-        condition = scan.types().text(predicate)
+    if where is not None and not _is_of_spark(where):
+        condition = scan.types().text(_parsed(scan, where, table.snapshot(scan.as_of), timezone))
     if scan.chooses_files_once and condition is None and not also:
         return scan.whole()
     return scan.pruned(scan.keeper(table, also), condition)
 
 
-def read_plan(plan: PlanRecord, spark: SparkSession, name: str | None = None) -> DataFrame:
+def _is_of_spark(where: Any) -> bool:
+    """Return whether a condition has Spark's meaning."""
+    return isinstance(where, str) or hasattr(where, "_jc")
+
+
+def _parsed(scan: FormatScan, where: Any, snapshot: Snapshot, timezone: str | None) -> Expr:
+    return parse(where, snapshot.schema, timezone or scan.spark.conf.get("spark.sql.session.timeZone"))
+
+
+def _read_first(scan: FormatScan, table: OpenTable, where: Any, timezone: str | None, order: Order) -> Any:
+    """Return the first rows of a table in an order, or any of its rows."""
+    snapshot = table.snapshot(scan.as_of)
+    ordering = order.resolved(snapshot.schema)
+    frame = None
+    if ordering is not None and order.limit is not None:
+        predicate = _exact_predicate(scan, where, snapshot, timezone)
+        if predicate is None:
+            _log.info("the condition has no exact translation, so Spark sorts all candidates")
+        else:
+            plan = OrderedPlan.of(table, snapshot, BoundPredicate(predicate), DEFAULTS, order)
+            frame = _rows_until_last(plan, scan_of(scan.spark, table.lake, scan.name, snapshot.id))
+    if frame is None:
+        frame = read_opened(scan, table, where, timezone)
+    return _first(frame, ordering, order.limit)
+
+
+def _exact_predicate(scan: FormatScan, where: Any, snapshot: Snapshot, timezone: str | None) -> Expr | None:
+    """Return a predicate that is true of exactly the rows that Spark selects; None if there is none."""
+    if where is None:
+        return Always(True)
+    if _is_of_spark(where):
+        condition = resolved_exactly(scan.spark, scan.schema, where)
+        if condition is None:
+            return None
+        return scan.types().exact_predicate(condition, snapshot.schema, reads_timestamps(scan.spark))
+    predicate = _parsed(scan, where, snapshot, timezone)
+    return None if unknowns(predicate) else predicate
+
+
+def _rows_until_last(plan: OrderedPlan, scan: FormatScan) -> Any | None:
+    """Return the rows of a plan up to the last of its first rows, or None if Spark must sort all candidates."""
+    # The value of the last row must not change before Spark reads it.
+    if plan.record.lake.files_may_be_replaced and not all(piece.token for piece in plan.record.slices()):
+        return None
+    value = plan.last_value()
+    if value is None or plan.ordering is None:
+        return None
+    until = scan.types().until(plan.ordering, value, reads_timestamps(scan.spark))
+    if until is None:
+        _log.info("Spark may order %s in another way, so it sorts all candidates", plan.ordering.column)
+        return None
+    condition, text = until
+    return scan.from_plan(plan.narrowed(condition)).where(text)
+
+
+def _first(frame: DataFrame, ordering: Ordering | None, limit: int | None) -> DataFrame:
+    """Sort rows, and return the first of them."""
+    from pyspark.sql import functions
+
+    if ordering is not None:
+        column = functions.col(".".join(map(_quoted, ordering.column.path)))
+        direction = "desc" if ordering.descending else "asc"
+        frame = frame.orderBy(getattr(column, f"{direction}_nulls_{ordering.nulls}")())
+    return frame if limit is None else frame.limit(limit)
+
+
+def read_plan(plan: Plan, spark: SparkSession, name: str | None = None) -> DataFrame:
     """Return the rows of a plan, as `Plan.to_spark` does."""
     if not has_jvm(spark):
         raise UnsupportedError("Spark Connect shows no file lists to its clients; plan.files works with any engine")
-    frame: DataFrame = scan_of(spark, plan.lake, name, plan.snapshot.id).from_plan(plan)
-    columns = plan.snapshot.schema.names
+    record = plan.record
+    scan = scan_of(spark, record.lake, name, record.snapshot.id)
+    frame = _rows_until_last(plan, scan) if isinstance(plan, OrderedPlan) else None
+    if frame is None:
+        frame = scan.from_plan(record)
+    columns = record.snapshot.schema.names
     for column in columns:
         if column not in frame.columns:
-            raise changed_since(plan, f"Spark finds no column {column!r} in it")
-    return frame.select(*("`" + column.replace("`", "``") + "`" for column in columns))
+            raise changed_since(record, f"Spark finds no column {column!r} in it")
+    frame = frame.select(*map(_quoted, columns))
+    return _first(frame, plan.ordering, plan.limit) if isinstance(plan, OrderedPlan) else frame
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

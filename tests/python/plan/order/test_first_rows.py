@@ -16,29 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support import formats, frame_queries
+from support.orders import Order
+from support.programs import order_differences
 
 import parsieve as ps
 from parsieve._core import UnsupportedError
 from parsieve.plan.order.ordered_plan import OrderedPlan
 
 _WHERE = [None, "number = 2", "number > 3 OR text = 'ab'", "id % 1 = 0 AND number = 1", "id BETWEEN 40 AND 90", "flag"]
-
-
-def rank_of(value: Any, descending: bool, nulls: str) -> tuple[int, Any]:
-    """Return a key that sorts values as the plan does."""
-    if value is None:
-        return (0 if nulls == "first" else 3), 0
-    if isinstance(value, float) and math.isnan(value):
-        return (1 if descending else 2), 0
-    place = 2 if descending else 1
-    if isinstance(value, str):
-        value = [-byte for byte in value.encode()] + [1] if descending else list(value.encode())
-        return place, value
-    if isinstance(value, dt.datetime):
-        value = value.timestamp()
-    if isinstance(value, dt.date):
-        value = value.toordinal()
-    return place, -value if descending else value
 
 
 def check(
@@ -55,8 +40,8 @@ def check(
         everything = full_scan(table, where)
     plan = table.plan(where, order_by=column, descending=descending, nulls=nulls, limit=limit)
     rows = plan.to_arrow()
-    keys = [rank_of(value, descending, nulls) for value in everything[column].to_pylist()]
-    actual = [rank_of(value, descending, nulls) for value in rows[column].to_pylist()]
+    ranks = Order([column], descending, nulls).ranks(pa.concat_tables([everything, rows]))
+    keys, actual = ranks[: len(everything)], ranks[len(everything) :]
     assert actual == sorted(keys)[:limit], (where, column, descending, nulls, limit)
     assert rows.schema.equals(everything.schema)
     # Each row is a row of the table.
@@ -82,6 +67,13 @@ def test_rows_are_those_of_a_full_scan(tmp_path: Path, format_: str, indexed: tu
         descending, nulls = random_.random() < 0.5, random_.choice(["first", "last"])
         where = random_.choice(list(scans))
         check(table, where, column, descending, nulls, random_.choice([1, 2, 3, 10, 50, 1000]), scans[where])
+
+
+@pytest.mark.parametrize("kind", order_differences.KINDS)
+def test_every_method_returns_the_first_rows_of_random_plans(tmp_path: Path, kind: str) -> None:
+    wrong, unread = order_differences.check_table(f"first rows of {kind}", tmp_path, kind, per_state=2)
+    assert not wrong
+    assert unread or " " in kind
 
 
 VALUES: dict[pa.DataType, list[Any]] = {

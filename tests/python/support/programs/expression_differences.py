@@ -6,16 +6,14 @@ the number of its table, and a summary.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import parsieve as ps
-from support import expressions
+from support import differences, expressions
 
 # Conditions of each table. The last ones are after a change of the table.
 PER_TABLE = 50
@@ -27,7 +25,7 @@ def check_table(seed: str, folder: Path, conditions: int = PER_TABLE) -> tuple[i
     where = folder / "t"
     rows = expressions.write_table(source, where)
     table = ps.open_table(where)
-    differences = skipped = 0
+    wrong = skipped = 0
     for number in range(conditions):
         if number == conditions // 10:
             chosen = source.sample(expressions.INDEXED, source.randrange(2, len(expressions.INDEXED)))
@@ -40,26 +38,10 @@ def check_table(seed: str, folder: Path, conditions: int = PER_TABLE) -> tuple[i
         try:
             skipped += expressions.check(table, rows, where, condition)
         except AssertionError as error:
-            differences += 1
+            wrong += 1
             print(f"{seed}: {error}", flush=True)
-    return differences, skipped
-
-
-def main() -> None:
-    """Run the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--conditions", type=int, default=10_000)
-    parser.add_argument("--seed", default="1")
-    options = parser.parse_args()
-    differences = skipped = 0
-    tables = -(-options.conditions // PER_TABLE)
-    for number in range(tables):
-        with tempfile.TemporaryDirectory() as folder:
-            wrong, more = check_table(f"{options.seed}-{number}", Path(folder))
-            differences, skipped = differences + wrong, skipped + more
-    print(f"{differences} of {tables * PER_TABLE} differ; {skipped} files skipped")
-    sys.exit(differences > 0)
+    return wrong, skipped
 
 
 if __name__ == "__main__":
-    main()
+    differences.run(__doc__, check_table, PER_TABLE, "files")

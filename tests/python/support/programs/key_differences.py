@@ -1,17 +1,15 @@
 """Compare the rows of random keys with brute force, for `Table.plan(keys=...)` and `Table.lookup`.
 
-`python tests/python/support/programs/key_differences.py --cases 10000 --seed 1` prints each difference with the number
-of its table, and a summary. Half of the cases of each table run without an index.
+`python tests/python/support/programs/key_differences.py --conditions 10000 --seed 1` prints each difference with the
+number of its table, and a summary. Half of the conditions of each table run without an index.
 """
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
 import math
 import random
 import sys
-import tempfile
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +18,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
 import parsieve as ps
+from support import differences
 
 PER_TABLE = 40
 _DAY = dt.datetime(2026, 1, 1)
@@ -74,7 +75,7 @@ def check_table(seed: str, folder: Path) -> tuple[int, int]:
             use_dictionary=source.random() < 0.5,
         )
     opened = ps.open_table(folder)
-    differences = skipped = 0
+    wrong = skipped = 0
     for number in range(PER_TABLE):
         if number == PER_TABLE // 2:
             index_kind = source.choice(("sieve", "bloom"))
@@ -82,9 +83,9 @@ def check_table(seed: str, folder: Path) -> tuple[int, int]:
         try:
             skipped += check(opened, rows, _keys(source, kind), source)
         except AssertionError as error:
-            differences += 1
+            wrong += 1
             print(f"{seed}, {kind}: {error}", flush=True)
-    return differences, skipped
+    return wrong, skipped
 
 
 def _keys(source: random.Random, kind: pa.DataType) -> pa.Array:
@@ -121,21 +122,5 @@ def check(table: ps.Table, rows: list[tuple[int, Any]], keys: pa.Array, source: 
     return len(plan.skipped)
 
 
-def main() -> None:
-    """Run the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=10_000)
-    parser.add_argument("--seed", default="1")
-    options = parser.parse_args()
-    differences = skipped = 0
-    tables = -(-options.cases // PER_TABLE)
-    for number in range(tables):
-        with tempfile.TemporaryDirectory() as folder:
-            wrong, more = check_table(f"{options.seed}-{number}", Path(folder))
-            differences, skipped = differences + wrong, skipped + more
-    print(f"{differences} of {tables * PER_TABLE} differ; {skipped} files skipped")
-    sys.exit(differences > 0)
-
-
 if __name__ == "__main__":
-    main()
+    differences.run(__doc__, check_table, PER_TABLE, "files")

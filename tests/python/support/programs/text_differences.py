@@ -6,15 +6,14 @@ number of its table, and a summary. Every condition is read by parsieve, Polars,
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import parsieve as ps
+from support import differences
 from support.aging import wait_until_old
 from support.texts import History, random_condition
 
@@ -31,7 +30,7 @@ def check_table(seed: str, folder: Path) -> tuple[int, int]:
     table = ps.open_table(str(folder))
     for kind in chance.choice((["text"], ["words"], ["text", "words"], ["text", "sieve"])):
         table.build_index("s", kind, unit=chance.choice(("file", "row_group", "rows")), progress=False)
-    differences = skipped = 0
+    wrong = skipped = 0
     for number in range(PER_TABLE):
         if number == PER_TABLE // 2:
             # The index is stale for this file.
@@ -41,26 +40,10 @@ def check_table(seed: str, folder: Path) -> tuple[int, int]:
             skipped += history.check(table, condition)
             history.check_engines(table, condition)
         except AssertionError as error:
-            differences += 1
+            wrong += 1
             print(f"{seed}: {error}", flush=True)
-    return differences, skipped
-
-
-def main() -> None:
-    """Run the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--conditions", type=int, default=10_000)
-    parser.add_argument("--seed", default="1")
-    options = parser.parse_args()
-    differences = skipped = 0
-    tables = -(-options.conditions // PER_TABLE)
-    for number in range(tables):
-        with tempfile.TemporaryDirectory() as folder:
-            wrong, more = check_table(f"{options.seed}-{number}", Path(folder))
-            differences, skipped = differences + wrong, skipped + more
-    print(f"{differences} of {tables * PER_TABLE:,} differ; {skipped:,} rows skipped")
-    sys.exit(differences > 0)
+    return wrong, skipped
 
 
 if __name__ == "__main__":
-    main()
+    differences.run(__doc__, check_table, PER_TABLE, "rows")
