@@ -67,6 +67,8 @@ def test_each_language_has_the_same_condition() -> None:
     for where in (pl.col("email").str.to_lowercase() == "a", pc.utf8_lower(pc.field("email")) == "a"):
         assert str(parse(where, schema)) == expected
     assert str(parse([("LOWER(email)", "=", "a")], schema)) == expected
+    number = parse(pc.field("email").cast(pa.int64()) == 5, schema)
+    assert str(number) == str(parse("CAST(email AS BIGINT) = 5", schema)) == "CAST(email AS BIGINT) = 5"
 
 
 def test_other_functions_exclude_nothing(tmp_path: Path) -> None:
@@ -127,6 +129,39 @@ def test_iceberg_has_no_statistics_of_an_expression(tmp_path: Path) -> None:
         plan = table.plan(where)
         assert len(plan.files) == 1
         assert plan.to_arrow()["number"].to_pylist() == [1]
+
+
+def test_is_null_is_answered_by_the_nulls_of_the_column(tmp_path: Path) -> None:
+    for part, texts in enumerate((["1", "2"], ["3", None], ["4", " 5"], ["6", "x"])):
+        pq.write_table(pa.table({"number": texts}), tmp_path / f"{part}.parquet")
+    table = ps.open_table(tmp_path)
+    table.build_index("CAST(number AS BIGINT)")
+
+    def kept(where: str) -> list[int]:
+        return [int(Path(path).stem) for path in table.plan(where).files]
+
+    # Engines disagree about the texts in the last two files.
+    assert kept("CAST(number AS BIGINT) IS NULL") == [1, 2, 3]
+    assert kept("CAST(number AS BIGINT) IS NULL OR CAST(number AS BIGINT) = 1") == [0, 1, 2, 3]
+    assert kept("CAST(number AS BIGINT) IS NOT NULL AND CAST(number AS BIGINT) > 3") == [2, 3]
+    plan = table.plan("CAST(number AS BIGINT) IS NULL")
+    assert "CAST(number AS BIGINT) IS AMBIGUOUS: " in plan.explain()
+
+
+def test_an_expression_has_the_same_name_everywhere(tmp_path: Path) -> None:
+    for part in range(2):
+        pq.write_table(pa.table({"email": [f"A{part}"], "id": [part]}), tmp_path / f"{part}.parquet")
+    table = ps.open_table(tmp_path)
+    names = ["lower(email)", "key(email, id)"]
+    report = table.build_index(["lower(email)", "email, id"])
+    assert list(report.columns) == names
+    assert str(report).startswith("lower(email), key(email, id): Sieve index of 2 files")
+    assert sorted(table.index_kinds()) == sorted(table.index_stats()) == sorted(names)
+    assert sorted(table.update_index().columns) == sorted(names)
+    assert [advice.column for advice in table.advise("lower(email)")] == ["lower(email)"]
+    with pytest.raises(ps.ColumnNotFoundError, match=r"upper\(email\) is not indexed; .* lower\(email\)\Z"):
+        table.drop_index("upper(email)")
+    assert table.drop_index("lower(email)").columns == ("lower(email)",)
 
 
 def test_plans_keep_the_rows_that_engines_find(tmp_path: Path) -> None:

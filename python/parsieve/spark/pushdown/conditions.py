@@ -18,11 +18,12 @@ from parsieve.predicate.expr import (
     VALUE,
     Column,
     Compare,
+    Computed,
     Expr,
     In,
     Unknown,
     all_of,
-    columns,
+    element_tests,
     value_columns,
     walk,
 )
@@ -69,7 +70,7 @@ class Types:
         spark_schema = as_read(schema, truncated) if truncated else schema
         parts = [part for condition in where.parts if (part := self._part(condition, spark_schema)) is not None]
         if not with_timestamps:
-            parts = [part for part in parts if not any(map(_is_timestamp, columns(part)))]
+            parts = [part for part in parts if not any(map(_is_timestamp, _columns_of(part)))]
         if not parts:
             return None
         return as_stored(all_of(*parts), truncated) if truncated else all_of(*parts)
@@ -80,7 +81,7 @@ class Types:
         except (ParsieveError, NotUnderstoodError):
             # Spark has columns that are not in the table's schema, such as Hudi's meta columns.
             return None
-        if isinstance(part, Unknown) or not all(map(self.match, columns(part))) or _is_ancient(part):
+        if isinstance(part, Unknown) or not all(map(self.match, _columns_of(part))) or _is_ancient(part):
             return None
         return part
 
@@ -93,6 +94,12 @@ class Types:
                     "which would find other rows; use pss.read with Spark's own condition"
                 )
         return to_spark(expr)
+
+
+def _columns_of(expr: Expr) -> list[Column]:
+    """Return the columns whose values a condition compares. Of an expression, this is the column that it is made of."""
+    made_of = [test.column for test in element_tests(expr) if isinstance(test, Computed)]
+    return [*(column for column in value_columns(expr) if not column.is_computed), *made_of]
 
 
 def _is_timestamp(column: Column) -> bool:
@@ -153,7 +160,8 @@ def _same_order(spark_type: str, arrow_type: pa.DataType) -> bool:
 
 def _is_ancient(expr: Expr) -> bool:
     """Return whether a literal is so old that Spark may read equal values in another calendar."""
-    for part in walk(expr):
+    in_lists = [inner for test in element_tests(expr) for inner in walk(test.condition)]
+    for part in (*walk(expr), *in_lists):
         if isinstance(part, Compare):
             values = pa.repeat(part.value.scalar, 1)
         elif isinstance(part, In):
