@@ -96,20 +96,18 @@ def test_rows_of_conditions_on_lists_and_maps(spark: Any, tmp_path: Path, number
         written = spark_sql_of_lists(condition.sql)
         expected = ids(frame.where(written))
         assert ids(pss.read(spark, table, written)) == expected, written
+        # Spark has other rows for negations: of lists with nulls, and of lists with another zero.
         matching = [row["id"] for row in rows if condition.truth(row) is True]
-        # A list without the value may hold nulls. Then the test of Spark is null, and so is its negation.
-        assert set(expected) <= set(matching), written
         plan = table.plan(condition.sql, on_unknown="error")
         assert ids(plan.to_spark(spark)) == matching, condition.sql
         skipped += len(plan.skipped)
     assert skipped
 
 
-@TABLES
-def test_rows_of_keys(spark: Any, tmp_path: Path, number: int) -> None:
-    source, folder = random.Random(f"keys on Spark {number}"), tmp_path / "t"
+@pytest.mark.parametrize("kind", KEYS, ids=str)
+def test_rows_of_keys(spark: Any, tmp_path: Path, kind: pa.DataType) -> None:
+    source, folder = random.Random(f"keys on Spark {kind}"), tmp_path / "t"
     folder.mkdir()
-    kind = KEYS[number % len(KEYS)]
     for part in range(5):
         values = [None if source.random() < 0.1 else key_differences.MAKERS[kind](source) for _ in range(40)]
         values.sort(key=lambda value: (value is None, str(value)))
