@@ -125,6 +125,29 @@ def lists(records: Records) -> str:
     return f"{as_table(heads, lines)}\n\n{about} {record.source}"
 
 
+def expressions(records: Records) -> str:
+    """Return how long rows of conditions on expressions take, with the files that are read for them."""
+    record = records.get("expressions-python")
+    if record is None:
+        return "There is no record yet. Run `benches/python/expressions.py --save` to create it."
+    [built] = [case for case in record.data["cases"] if case.get("case") == "indexes"]
+    cases = [case for case in record.data["cases"] if "expression" in case]
+    names = list(cases[0]["milliseconds"])
+    heads = ["index of", "rows", "files", *(f"{name}, ms" for name in names), "bits per row", "build, s"]
+    lines = []
+    for case in cases:
+        index = built["indexes"][case["expression"]]
+        times = [_milliseconds({"rows": case["milliseconds"][name]}) for name in names]
+        files = f"{case['files_with_rows']:.1f} / {case['files_kept']:.1f}"
+        size, seconds = f"{index['bits_per_row']:.1f}", f"{index['build_seconds']:.1f}"
+        lines.append([f"`{case['expression']}`", f"{case['rows']:.0f}", files, *times, size, seconds])
+    about = (
+        f"Medians; {built['rows']:,} rows in {built['files']} files of {built['table_bytes'] / 1e6:.0f} MB. The column "
+        "*files* has the files with a match, and the kept files."
+    )
+    return f"{as_table(heads, lines)}\n\n{about} {record.source}"
+
+
 def many_keys(records: Records) -> str:
     """Return how long the rows of many keys take, and the memory of each contender."""
     record = records.get("many-keys-python")
@@ -224,6 +247,7 @@ SECTIONS: dict[str, Callable[[Records], str]] = {
     "integrations": integrations,
     "served": served,
     "lists": lists,
+    "expressions": expressions,
     "many-keys": many_keys,
     "log-lines": log_lines,
     "first-rows": first_rows,

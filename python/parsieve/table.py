@@ -89,7 +89,8 @@ class Table(IndexedTable):
             as_of: The state of the table to plan on: a Delta version, an Iceberg snapshot id, a Hudi instant, or a
                 `datetime`. None is the current state.
             keys: A mapping of column names to Arrow columns. Rows match if each column has one of the given values (a
-                semi-join).
+                semi-join). A name may be an expression such as `lower(email)`. The keys of a composite key such as
+                `tenant, id` are a table with its columns, or a list of tuples.
             row_groups: True opens every kept file, and skips row groups by min/max statistics and Bloom filters. False
                 opens no file. None opens files for which no other evidence has an answer, and others if that is
                 expected to pay.
@@ -168,7 +169,8 @@ class Table(IndexedTable):
         several times returns its rows each time. Nulls match nothing. Files that the index does not cover are read.
 
         Args:
-            column: The column with the keys. A field of a struct is a dotted name, or a list of names.
+            column: The column with the keys. A field of a struct is a dotted name, or a list of names. Expressions and
+                composite keys are accepted as in `plan`.
             keys: An Arrow array, a column of a DataFrame, or a list of values.
             columns: The columns to return. None returns all columns.
             as_of: The state of the table, as for `plan`.

@@ -13,6 +13,7 @@ from parsieve.cli.parser import Commands, Parser, Run, days_of, size_of
 from parsieve.cli.tables import add_expose, add_table, open_of
 from parsieve.index.build.kinds import KINDS
 from parsieve.index.sizes import lookup_bytes, stored_bytes
+from parsieve.predicate.expressions.expression import index_name
 
 
 def add_commands(commands: Commands) -> None:
@@ -151,7 +152,7 @@ def _verify(options: argparse.Namespace) -> int:
     table, console = open_of(options), options.console
     _kinds(table)
     problems = [
-        {"column": ".".join(lie.column), "part": lie.part, "problem": lie.problem, "loses_rows": lie.loses_rows}
+        {"column": index_name(lie.column), "part": lie.part, "problem": lie.problem, "loses_rows": lie.loses_rows}
         for lie in table.verify_index()
     ]
     if console.as_json:
@@ -208,6 +209,9 @@ def _sizes(table: ps.Table) -> dict[str, dict[str, int]]:
     if view is None:
         return {}
     return {
-        ".".join(path): {"bytes_stored": stored_bytes(view.commit, [path]), "bytes_lookup": lookup_bytes(view, [path])}
+        index_name(path): {
+            "bytes_stored": stored_bytes(view.commit, [path]),
+            "bytes_lookup": lookup_bytes(view, [path]),
+        }
         for path in view.commit.indexed
     }

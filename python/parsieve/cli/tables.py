@@ -204,14 +204,21 @@ def _summary(plan: ps.Plan, elapsed: float) -> str:
 def _lookup(options: argparse.Namespace) -> int:
     from parsieve.lake.as_of import state_of
     from parsieve.predicate.column_names import ColumnNames
+    from parsieve.predicate.expr import Column
+    from parsieve.predicate.parse import find_compared
 
     name, texts = _column_and_keys(options)
     table = open_of(options)
     as_of = state_of(options.as_of, table.format, "--as-of")
-    column = ColumnNames(table.opened.snapshot(as_of).schema).find([name])
+    compared = find_compared(ColumnNames(table.opened.snapshot(as_of).schema), name)
+    if not isinstance(compared, Column) and len(compared.columns) > 1:
+        options.parser.error(f"a key of {compared} has several values; use `parsieve plan`")
+    column = compared if isinstance(compared, Column) else compared.value
     columns = None if options.columns is None else next(csv.reader([options.columns]))
     begun = time.perf_counter()
-    result = table.lookup(column.path, _typed_keys(texts, column), columns, as_of=as_of)
+    result = table.lookup(
+        compared.path if isinstance(compared, Column) else name, _typed_keys(texts, column), columns, as_of=as_of
+    )
     elapsed = time.perf_counter() - begun
     rows, missing = _printable_rows(result.table.slice(0, options.limit)), [str(key) for key in result.missing]
     console: Console = options.console

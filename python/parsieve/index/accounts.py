@@ -21,6 +21,7 @@ from parsieve.index.view import View
 from parsieve.lake.base import ColumnPath, Lake, LeftOut, Location, Slice, Snapshot
 from parsieve.lake.slices import Slices, locations_and_tokens
 from parsieve.lake.slices import names_of as names_of_slices
+from parsieve.predicate.expressions.expression import index_name
 
 
 class Account:
@@ -102,7 +103,7 @@ class Account:
         sizes, num_bytes = (0, 0), 0
         if view is not None and paths:
             sizes, num_bytes = (stored_bytes(view.commit, paths), lookup_bytes(view, paths)), pages_bytes(view.commit)
-        names = {".".join(path): kind for path, kind in columns.items()}
+        names = {index_name(path): kind for path, kind in columns.items()}
         rows = sum(self.rows.values())
         notes = (*notes, *self.notes)
         return BuildReport(names, len(self.rows), rows, *sizes, self.seconds, self.left_out, notes, num_bytes)
@@ -152,7 +153,7 @@ class Account:
 
 def names_of(view: View) -> tuple[str, ...]:
     """Return the names of the indexed columns."""
-    return tuple(".".join(path) for path in view.commit.indexed)
+    return tuple(index_name(path) for path in view.commit.indexed)
 
 
 def bound_tokens(view: View | None) -> dict[Location, set[str]]:

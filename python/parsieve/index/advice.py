@@ -33,6 +33,7 @@ from parsieve.lake.base import ColumnPath, Lake, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_field
 from parsieve.observe.notebook import html_of
 from parsieve.predicate.elements import flat
+from parsieve.predicate.expressions.expression import index_name
 
 SAMPLED_SLICES = 16
 # How many keys to look up in every sampled slice.
@@ -130,7 +131,7 @@ def advise_column(
     lake: Lake, snapshot: Snapshot, path: ColumnPath, *, ranges: bool = True, fpp: float = 0.01
 ) -> Advice:
     """Return the advice on one column. `ranges` is whether queries use intervals, which no Bloom filter answers."""
-    name = ".".join(path)
+    name = index_name(path)
     field = leaf_field(snapshot.schema, path)
     try:
         axis = _core.SieveAxis(field.type)

@@ -15,7 +15,7 @@ from parsieve.index.log.garbage import OLDER_THAN
 from parsieve.index.table_index import TableIndex
 from parsieve.lake.base import Lake
 from parsieve.observe.maintenance import maintains
-from parsieve.predicate.expressions.expression import computed
+from parsieve.predicate.expressions.expression import computed, index_name
 
 # Plans need none of the modules that build and change an index, so these are imported where they are used.
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ class IndexedTable:
             account=account,
         )
         merged = {
-            ".".join(path): len(state.deltas)
+            index_name(path): len(state.deltas)
             for path, state in (before.columns.items() if before is not None else ())
             if path in view.columns and view.columns[path].base != state.base
         }
@@ -378,7 +378,7 @@ class IndexedTable:
                 lookup_bytes(view, layouts),
             )
         return ConvertReport(
-            tuple(".".join(path) for path in layouts),
+            tuple(index_name(path) for path in layouts),
             len(account.rows),
             sum(account.rows.values()),
             *sizes,
@@ -474,7 +474,7 @@ class IndexedTable:
         {'id': 'bloom'}
         """
         view = self.opened.index.look()
-        return {} if view is None else {".".join(path): kind for path, kind in view.kinds.items()}
+        return {} if view is None else {index_name(path): kind for path, kind in view.kinds.items()}
 
     def index_stats(self) -> dict[str, IndexStats]:
         """Return for each indexed column how large its index is, and how precise.
@@ -489,7 +489,7 @@ class IndexedTable:
         (2, 2, 1)
         """
         view = self.opened.index.look()
-        return {} if view is None else {".".join(path): self.opened.index.stats(path) for path in view.columns}
+        return {} if view is None else {index_name(path): self.opened.index.stats(path) for path in view.columns}
 
 
 def _why_none(advice: Advice) -> str:

@@ -20,7 +20,7 @@ from parsieve.index.sieve.reader import Answer, ColumnReader
 from parsieve.index.text.reader import TextReader
 from parsieve.io.store.base import Store
 from parsieve.lake.base import ColumnPath, Location, Slice
-from parsieve.predicate.expressions.expression import Expression
+from parsieve.predicate.expressions.expression import Expression, index_name
 
 
 class View:
@@ -106,7 +106,7 @@ class View:
         path = path_of(column)
         reader = self._readers.get(path)
         if reader is None:
-            raise not_indexed(".".join(path), map(".".join, self.columns))
+            raise not_indexed(index_name(path), map(index_name, self.columns))
         return reader
 
     def token(self, location: Location, column: str | Sequence[str] | None = None) -> str | None:

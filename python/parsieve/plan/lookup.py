@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ from parsieve.observe.notebook import html_of
 from parsieve.predicate.bind import BoundPredicate
 from parsieve.predicate.builder import column_in, distinct
 from parsieve.predicate.column_names import ColumnNames, column_name
-from parsieve.predicate.expr import Column
-from parsieve.predicate.parse import typed_keys
+from parsieve.predicate.expr import Column, Computed, Expr
+from parsieve.predicate.expressions.expression import Expression
+from parsieve.predicate.parse import find_compared, one_of_parts, typed_keys, typed_parts
 from parsieve.wording import count
 
 if TYPE_CHECKING:
@@ -72,26 +74,79 @@ def look_up(
     as_of: AsOf = None,
     threads: int | None = None,
 ) -> LookupResult:
-    """Find the rows of each key of a column."""
+    """Find the rows of each key of a column or an expression."""
     snapshot = table.snapshot(as_of)
-    column = ColumnNames(snapshot.schema).find([name] if isinstance(name, str) else name)
-    given, typed = typed_keys(column, keys)
-    codes, members = _numbered(typed)
-    plan = table.plan(BoundPredicate(column_in(column, members, are_distinct=True)), snapshot)
+    wanted = _Wanted.of(find_compared(ColumnNames(snapshot.schema), name), keys)
+    plan = table.plan(BoundPredicate(wanted.condition), snapshot)
     names = [columns] if isinstance(columns, str) else snapshot.schema.names if columns is None else columns
     output = [column_name(snapshot.schema, name) for name in names]
     # Without a column, a table has no rows, so the keys stay until the rows are in order.
-    needed = list(dict.fromkeys([*output, column.path[0]]))
+    needed = list(dict.fromkeys([*output, *(column.path[0] for column in wanted.columns)]))
     rows = plan.to_arrow(needed, threads=threads)
-    order, positions, has_rows = _join(_values(rows, column), members, codes)
-    is_missing = pc.and_not(given.is_valid(), has_rows)
-    missing = distinct(given.filter(is_missing))
+    order, positions, has_rows = _join(wanted.of_rows(rows), wanted.members, wanted.codes)
+    is_missing = pc.and_not(wanted.is_key, has_rows)
+    missing = _distinct(wanted.given.filter(is_missing))
     found = _take(rows.select(sorted(set(map(needed.index, output))) if output else needed), order)
     return LookupResult(found.select([found.schema.names.index(name) for name in output]), missing, positions, plan)
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The keys of a lookup."""
+
+    compared: Column | Expression
+    given: pa.Array
+    # Which of the given keys are not null.
+    is_key: pa.BooleanArray
+    # The distinct keys as values of the compared type, and the number of each given key among them.
+    members: pa.Array
+    codes: pa.Int32Array
+    condition: Expr
+
+    @classmethod
+    def of(cls, compared: Column | Expression, keys: Any) -> _Wanted:
+        """Convert keys to the values of a column or an expression."""
+        if isinstance(compared, Expression) and compared.name == "key":
+            given, parts = typed_parts(compared, keys)
+            codes, members = _numbered(compared.compute(parts)[0])
+            is_key = functools.reduce(pc.and_, (part.is_valid() for part in given.flatten()))
+            return cls(compared, given, is_key, members, codes, one_of_parts(compared, parts))
+        column = compared if isinstance(compared, Column) else compared.value
+        given, typed = typed_keys(column, keys)
+        codes, members = _numbered(typed)
+        condition = column_in(column, members, are_distinct=True)
+        if isinstance(compared, Expression):
+            condition = Computed(compared.columns[0], condition, compared)
+        return cls(compared, given, given.is_valid(), members, codes, condition)
+
+    @property
+    def columns(self) -> Sequence[Column]:
+        """The columns that rows must have."""
+        return (self.compared,) if isinstance(self.compared, Column) else self.compared.columns
+
+    def of_rows(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Return the key of each row."""
+        values = [_values(rows, column) for column in self.columns]
+        if isinstance(self.compared, Column):
+            return values[0]
+        return pa.chunked_array([self.compared.compute([_flat(column) for column in values])[0]])
+
+
+def _flat(values: pa.ChunkedArray) -> pa.Array:
+    combined = values.combine_chunks()
+    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
+
+
+def _distinct(keys: pa.Array) -> pa.Array:
+    """Return the distinct keys, in their order."""
+    if not pa.types.is_struct(keys.type):
+        return distinct(keys)
+    parts = pa.Table.from_struct_array(keys)
+    return parts.group_by(parts.schema.names, use_threads=False).aggregate([]).to_struct_array().combine_chunks()
+
+
 def _values(rows: pa.Table, column: Column) -> pa.ChunkedArray:
-    """Return the key of each row."""
+    """Return the values of a column."""
     array = rows.column(rows.schema.get_field_index(column.path[0]))
     for part in column.path[1:]:
         array = pc.struct_field(array, [array.type.get_field_index(part)])

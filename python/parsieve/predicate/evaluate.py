@@ -185,7 +185,7 @@ def _any_element(test: AnyElement, batch: pa.RecordBatch, lists: Mapping[In, Val
 
 
 def _computed(test: Computed, batch: pa.RecordBatch, lists: Mapping[In, ValueList]) -> pa.BooleanArray:
-    values, present = test.expression.compute([_leaf(batch, test.column)])
+    values, present = test.expression.compute([_leaf(batch, column) for column in test.expression.columns])
     if values.null_count > len(present) - present.true_count:
         raise UnsupportedError(
             f"engines disagree about {test.expression} for some values of the kept rows; "

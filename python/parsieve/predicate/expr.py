@@ -7,7 +7,7 @@ and NaN is equal to itself and greater than all other values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from typing import Literal as OneOf
@@ -191,8 +191,9 @@ class AnyElement:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A condition on the value of an expression of a column. The condition has no `Unknown`."""
+    """A condition on the value of an expression. The condition has no `Unknown`."""
 
+    # The first column of the expression.
     column: Column
     condition: Expr
     expression: Expression
@@ -300,15 +301,21 @@ def walk(expr: Expr) -> Iterator[Expr]:
 def columns(expr: Expr) -> list[Column]:
     """Return the columns of an expression without duplicates, in order of appearance."""
     leaves = (part for part in walk(expr) if isinstance(part, Leaf))
-    return list(_unique(leaf.column for leaf in leaves))
+    return list(_unique(column for leaf in leaves for column in _columns_of(leaf)))
 
 
 def value_columns(expr: Expr) -> list[Column]:
     """Return the columns whose values an expression compares: of a list, its elements."""
     tests = element_tests(expr)
     inner = [part for test in tests for part in (test.key, test.condition) if part is not None]
-    direct = [column for column in columns(expr) if all(test.column != column for test in tests)]
+    lists = {test.column for test in tests if isinstance(test, AnyElement)}
+    others = [part for part in walk(expr) if isinstance(part, Leaf) and not isinstance(part, AnyElement | Computed)]
+    direct = [leaf.column for leaf in others if leaf.column not in lists]
     return list(_unique([*direct, *(column for part in inner for column in columns(part))]))
+
+
+def _columns_of(leaf: Leaf) -> Sequence[Column]:
+    return leaf.expression.columns if isinstance(leaf, Computed) else (leaf.column,)
 
 
 def element_tests(expr: Expr) -> list[AnyElement | Computed]:

@@ -8,9 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve.errors import ColumnNotFoundError
 from parsieve.predicate.builder import column_in, distinct, format_value, is_text, out_of_type_leaf, scalar_value
 from parsieve.predicate.column_names import ColumnNames
-from parsieve.predicate.expr import Always, And, Column, Expr, Not, Or, all_of, any_of, columns, value_type
+from parsieve.predicate.expr import Always, And, Column, Computed, Expr, Not, Or, all_of, any_of, columns, value_type
+from parsieve.predicate.expressions.expression import Expression, parse_expression
 from parsieve.predicate.literals import NearestValues, Value, nearest_values
 from parsieve.predicate.messages import NotUnderstoodError
 from parsieve.predicate.times.numpy_times import has_multiple_steps
@@ -110,18 +112,77 @@ def _parse(where: Any, schema: pa.Schema, timezone: str | None, params: Params |
 
 
 def parse_keys(keys: Mapping[Any, Any], schema: pa.Schema) -> Expr:
-    """Return the predicate of a semi-join: every column equals one of its keys. Nulls among the keys match nothing."""
+    """Return the predicate of a semi-join: every column equals one of its keys. Nulls among the keys match nothing.
+
+    A name may be an expression. The keys of a composite key are a table with its columns, or a list of tuples.
+    """
     if not isinstance(keys, Mapping):
         raise TypeError(
             f'keys is a dict of columns by their names, as in {{"id": wanted["id"]}}, not {type(keys).__qualname__}'
         )
     names = ColumnNames(schema)
-    parts = []
-    for name, values in keys.items():
-        column = names.find([name] if isinstance(name, str) else name)
-        members, others = _convert_keys(column, _array(column, values))
-        parts.append(any_of(column_in(column, members), *out_of_type_leaf(column, others)))
+    parts = [_one_of(find_compared(names, name), values) for name, values in keys.items()]
     return all_of(*parts) if parts else Always(True)
+
+
+def find_compared(names: ColumnNames, name: str | Sequence[str]) -> Column | Expression:
+    """Return the column or the expression with which keys are compared."""
+    try:
+        return names.find([name] if isinstance(name, str) else name)
+    except ColumnNotFoundError:
+        expression = parse_expression(name, names.schema) if isinstance(name, str) else None
+        if expression is None:
+            raise
+        return expression
+
+
+def _one_of(compared: Column | Expression, values: Any) -> Expr:
+    """Return the condition that a column or an expression equals one of its keys."""
+    if isinstance(compared, Column):
+        members, others = _convert_keys(compared, _array(compared, values))
+        return any_of(column_in(compared, members), *out_of_type_leaf(compared, others))
+    if compared.name == "key":
+        given, parts = typed_parts(compared, values)
+        beyond: list[Expr] = []
+        for column, listed, typed in zip(compared.columns, given.flatten(), parts, strict=True):
+            texts = map(str, distinct(listed.filter(pc.and_(listed.is_valid(), typed.is_null()))))
+            beyond += out_of_type_leaf(column, list(texts))
+        return any_of(one_of_parts(compared, parts), *beyond)
+    return Computed(compared.columns[0], _one_of(compared.value, values), compared)
+
+
+def one_of_parts(key: Expression, parts: Sequence[pa.Array]) -> Expr:
+    """Return the condition that the columns of a composite key equal one of its keys.
+
+    The parts of the keys have the types of the columns. A key with a null matches nothing.
+    """
+    members, is_whole = key.compute(parts)
+    # These conditions follow from the last one. Other indexes and statistics may answer them.
+    tests = [column_in(column, part.filter(is_whole)) for column, part in zip(key.columns, parts, strict=True)]
+    return all_of(*tests, Computed(key.columns[0], column_in(key.value, members.drop_null()), key))
+
+
+def typed_parts(key: Expression, values: Any) -> tuple[pa.StructArray, list[pa.Array]]:
+    """Return the keys of a composite key as structs, and their parts as values of the types of its columns.
+
+    The types cannot represent some parts, which no row has. They are null in the second value.
+    """
+    names = [str(column) for column in key.columns]
+    if isinstance(values, list):
+        if not all(isinstance(row, tuple) and len(row) == len(names) for row in values):
+            raise TypeError(f"the keys of {key} are tuples of {len(names)} values")
+        columns: list[Any] = [[row[number] for row in values] for number in range(len(names))]
+    else:
+        structs = _array(key.value, values)
+        fields = structs.type.names if pa.types.is_struct(structs.type) else []
+        if missing := [name for name in names if name not in fields]:
+            raise TypeError(
+                f"the keys of {key} are a table with the columns {' and '.join(names)}, or a list of tuples; "
+                f"{missing[0]} is missing"
+            )
+        columns = [pc.struct_field(structs, [fields.index(name)]) for name in names]
+    pairs = [typed_keys(column, part) for column, part in zip(key.columns, columns, strict=True)]
+    return pa.StructArray.from_arrays([given for given, _ in pairs], names), [typed for _, typed in pairs]
 
 
 def _array(column: Column, values: Any) -> pa.Array:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve.predicate.expressions.expression import index_name
 from parsieve.report.card import Cell, card, cells_of, line, listing, picture
 from parsieve.wording import count, size
 
@@ -100,7 +101,7 @@ def _table(table: Table) -> str:
         body.append(line("files", f"{len(snapshot.slices):,}"))
         body.append(listing(count(len(fields), "column"), fields[:50], max(0, len(fields) - 50)))
     if view is not None:
-        names = [".".join(path) for path in view.commit.indexed]
+        names = [index_name(path) for path in view.commit.indexed]
         body.append(line("index", ", ".join(names) or "none"))
     return card("Table", table.format, body)
 

@@ -67,6 +67,8 @@ def test_each_language_has_the_same_condition() -> None:
     for where in (pl.col("email").str.to_lowercase() == "a", pc.utf8_lower(pc.field("email")) == "a"):
         assert str(parse(where, schema)) == expected
     assert str(parse([("LOWER(email)", "=", "a")], schema)) == expected
+    number = parse(pc.field("email").cast(pa.int64()) == 5, schema)
+    assert str(number) == str(parse("CAST(email AS BIGINT) = 5", schema)) == "CAST(email AS BIGINT) = 5"
 
 
 def test_other_functions_exclude_nothing(tmp_path: Path) -> None:
@@ -127,6 +129,115 @@ def test_iceberg_has_no_statistics_of_an_expression(tmp_path: Path) -> None:
         plan = table.plan(where)
         assert len(plan.files) == 1
         assert plan.to_arrow()["number"].to_pylist() == [1]
+
+
+def test_is_null_is_answered_by_the_nulls_of_the_column(tmp_path: Path) -> None:
+    for part, texts in enumerate((["1", "2"], ["3", None], ["4", " 5"], ["6", "x"])):
+        pq.write_table(pa.table({"number": texts}), tmp_path / f"{part}.parquet")
+    table = ps.open_table(tmp_path)
+    table.build_index("CAST(number AS BIGINT)")
+
+    def kept(where: str) -> list[int]:
+        return [int(Path(path).stem) for path in table.plan(where).files]
+
+    # Engines disagree about the texts in the last two files.
+    assert kept("CAST(number AS BIGINT) IS NULL") == [1, 2, 3]
+    assert kept("CAST(number AS BIGINT) IS NULL OR CAST(number AS BIGINT) = 1") == [0, 1, 2, 3]
+    assert kept("CAST(number AS BIGINT) IS NOT NULL AND CAST(number AS BIGINT) > 3") == [2, 3]
+    plan = table.plan("CAST(number AS BIGINT) IS NULL")
+    assert "CAST(number AS BIGINT) IS AMBIGUOUS: " in plan.explain()
+
+
+def test_an_expression_has_the_same_name_everywhere(tmp_path: Path) -> None:
+    for part in range(2):
+        pq.write_table(pa.table({"email": [f"A{part}"], "id": [part]}), tmp_path / f"{part}.parquet")
+    table = ps.open_table(tmp_path)
+    names = ["lower(email)", "key(email, id)"]
+    report = table.build_index(["lower(email)", "email, id"])
+    assert list(report.columns) == names
+    assert str(report).startswith("lower(email), key(email, id): Sieve index of 2 files")
+    assert sorted(table.index_kinds()) == sorted(table.index_stats()) == sorted(names)
+    assert sorted(table.update_index().columns) == sorted(names)
+    assert [advice.column for advice in table.advise("lower(email)")] == ["lower(email)"]
+    with pytest.raises(ps.ColumnNotFoundError, match=r"upper\(email\) is not indexed; .* lower\(email\)\Z"):
+        table.drop_index("upper(email)")
+    assert table.drop_index("lower(email)").columns == ("lower(email)",)
+
+
+def write_users(folder: Path) -> list[dict[str, Any]]:
+    """Write files of users without ambiguous values, and return their rows."""
+    source = random.Random(3)
+    rows = [
+        {
+            "email": source.choice((None, "A", "a", "bB", "Bb", "c\x00")),
+            "tenant": source.choice((None, "a", "a\x00", "b")),
+            "id": source.choice((None, *range(-3, 4))),
+        }
+        for _ in range(120)
+    ]
+    rows.sort(key=lambda row: (str(row["tenant"]), str(row["id"])))
+    schema = pa.schema({"email": pa.string(), "tenant": pa.string(), "id": pa.int8()})
+    for part in range(6):
+        pq.write_table(pa.Table.from_pylist(rows[part * 20 : part * 20 + 20], schema), folder / f"{part}.parquet")
+    return rows
+
+
+@pytest.mark.parametrize("indexed", [[], ["lower(email)"], ["tenant, id"], ["lower(email)", "id, tenant, email"]])
+def test_keys_of_expressions(tmp_path: Path, indexed: list[str]) -> None:
+    rows = write_users(tmp_path)
+    table = ps.open_table(tmp_path)
+    if indexed:
+        table.build_index(indexed, unit="row_group")
+    emails = ["bb", None, "A", "a", "bb", "\u03a3"]
+    lowered = [row["email"] and row["email"].lower() for row in rows]
+    found = table.plan(keys={"lower(email)": emails}).to_arrow().to_pylist()
+    assert found == [row for row, email in zip(rows, lowered, strict=True) if email in ("a", "bb")]
+    result = table.lookup("lower(email)", emails)
+    expected = [row for key in ("bb", "a", "bb") for row, email in zip(rows, lowered, strict=True) if email == key]
+    assert result.table.to_pylist() == expected
+    assert result.missing.to_pylist() == ["A", "\u03a3"]
+
+    # No row has the last two keys: their types cannot represent one, and the other has a null.
+    keys = [("a", 3), ("b", -1), ("a", 3), ("a\x00", 0), ("b", 300), (None, 1)]
+    found = table.plan(keys={"tenant, id": keys}).to_arrow().to_pylist()
+    assert found == [row for row in rows if (row["tenant"], row["id"]) in keys[:4]]
+    names = pa.table({"id": [id for _, id in keys], "tenant": [tenant for tenant, _ in keys]})
+    for given in (keys, names, pl.DataFrame(names), names.to_batches()[0]):
+        result = table.lookup(ps.key("tenant", "id"), given, ["tenant", "id"])
+        expected = [
+            {"tenant": row["tenant"], "id": row["id"]}
+            for key in keys
+            for row in rows
+            if None not in key and (row["tenant"], row["id"]) == key
+        ]
+        assert result.table.to_pylist() == expected
+        assert {"tenant": "b", "id": 300} in result.missing.to_pylist()
+        assert None not in [row["tenant"] for row in result.missing.to_pylist()]
+
+
+def test_an_index_answers_for_keys_of_expressions(tmp_path: Path) -> None:
+    for part in range(4):
+        columns = {"email": [f"U{part}", f"V{part}"], "tenant": ["x", "y"], "id": [part, part + 1]}
+        pq.write_table(pa.table(columns), tmp_path / f"{part}.parquet")
+    table = ps.open_table(tmp_path)
+    table.build_index(["lower(email)", "tenant, id"])
+    assert len(table.plan(keys={"lower(email)": ["v2", "u3"]}).files) == 2
+    # The statistics of three files include these values.
+    assert len(table.plan(keys={"tenant, id": [("x", 2)]}).files) == 1
+    assert not table.plan(keys={"tenant, id": []}).files
+
+
+def test_wrong_keys_of_expressions_raise_clear_errors(tmp_path: Path) -> None:
+    write_users(tmp_path)
+    table = ps.open_table(tmp_path)
+    with pytest.raises(TypeError, match=r"the keys of key\(tenant, id\) are tuples of 2 values"):
+        table.plan(keys={"tenant, id": ["a"]})
+    with pytest.raises(TypeError, match="a table with the columns tenant and id, or a list of tuples; id is missing"):
+        table.lookup("tenant, id", pa.table({"tenant": ["a"]}))
+    with pytest.raises(ps.UnsupportedError, match=r"cannot sort by lower\(email\): order_by takes a column"):
+        table.plan(order_by="lower(email)", limit=1)
+    with pytest.raises(ps.ColumnNotFoundError, match="reverse"):
+        table.plan(keys={"reverse(email)": ["a"]})
 
 
 def test_plans_keep_the_rows_that_engines_find(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from parsieve.predicate import parse, unknowns
@@ -116,6 +117,7 @@ SAME = [
     ("list_has_all(tags, ['a', 'b'])", [("tags", "contains all", ["a", "b"])]),
     ("list_has_all(tags, ['a', 'b'])", "array_has_all(tags, list_value('a', 'b'))"),
     ("labels['k'] = 1", "element_at(labels, 'k') = 1"),
+    ("labels['k'] = 1", pc.map_lookup(pc.field("labels"), pa.scalar("k"), "first") == 1),
     ("map_contains(labels, 'k')", "map_contains_key(labels, 'k')"),
     ("map_contains(labels, 'k')", "list_contains(map_keys(labels), 'k')"),
     ("map_contains_value(labels, 1)", "array_contains(map_values(labels), 1)"),

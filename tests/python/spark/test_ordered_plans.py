@@ -121,6 +121,7 @@ def test_files_without_first_rows_are_not_opened(spark: Any, tmp_path: Path, kin
         ("id = 1 OR 1 = 1", False),
         ("1 = 2", False),
         ("at > TIMESTAMP '2026-01-01 00:00:00'", False),
+        ("lower(name) = 'n1'", False),
     ],
 )
 def test_a_condition_has_an_exact_translation_or_none(spark: Any, folder: Path, where: str, is_exact: bool) -> None:

@@ -105,3 +105,22 @@ def test_statistics_of_base_files_do_not_hide_rows_of_logs(spark: Any, tmp_path:
     assert sorted(table.plan("price = -1").to_arrow()["id"].to_pylist()) == [10, 11, 12, 13]
     assert table.plan("id < 4").to_arrow().num_rows == 0
     assert table.verify_index() == []
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+def test_spark_reads_both_zeros_of_a_plan(spark: Any, tmp_path: Path, kind: pa.DataType) -> None:
+    # Spark skips row groups by their dictionaries, which distinguish the zeros.
+    for number, values in enumerate(([0.0, 2.0], [-0.0, 2.0], [-0.0, -1.0], [1.0, None])):
+        columns = {"row": [2 * number, 2 * number + 1], "x": pa.array(values, kind)}
+        pq.write_table(pa.table(columns), tmp_path / f"{number}.parquet")
+    table = ps.open_table(tmp_path)
+
+    def found(plan: ps.Plan) -> list[int]:
+        return sorted(row.row for row in plan.to_spark(spark).select("row").collect())
+
+    for zero in (0.0, -0.0):
+        assert found(table.plan(keys={"x": pa.array([zero], kind)})) == [0, 2, 4]
+        assert found(table.plan([("x", "=", zero)])) == [0, 2, 4]
+        assert found(table.plan([("x", ">=", zero)])) == [0, 1, 2, 3, 4, 6]
+        assert found(table.plan([("x", "<=", zero)])) == [0, 2, 4, 5]
+        assert found(table.plan([("x", "!=", zero)])) == [1, 3, 5, 6]

@@ -73,6 +73,26 @@ def check(spark: Any, left: Any, whole: Any, right: Any, on: Any, **more: Any) -
     return opened
 
 
+def test_timestamps_without_a_zone_are_keys(spark: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "local times"
+    # One of these times does not exist in some zones.
+    start = "TIMESTAMP_NTZ '2026-03-08 00:30:00'"
+    rows = spark.sql(f"SELECT id, {start} + make_dt_interval(0, CAST(id AS INT)) AS n FROM range(0, 40, 1, 4)")
+    rows.write.parquet(str(folder))
+    wait_until_old(folder)
+    pss.build_index(spark, str(folder), "n")
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+        for more in ("NULL", "TIMESTAMP_NTZ '+12000-01-01 00:00:00'"):
+            wanted = spark.sql(f"SELECT * FROM VALUES (TIMESTAMP_NTZ '2026-03-08 02:30:00'), ({more}) AS keys(n)")
+            found, files = ids_and_files(pss.semi_join(str(folder), wanted, "n"))
+            assert found == [2]
+            assert files == (1 if more == "NULL" else 4)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+
+
 @pytest.mark.parametrize("way", ["values", "values and filter", "interval and filter"])
 def test_rows_equal_those_of_sparks_join(spark: Any, folder: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check all kinds of values in one query, to save time."""

@@ -6,9 +6,11 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support import expressions
-from support.spark_tables import settled
+from support.spark_tables import ids, settled
 
 import parsieve as ps
 import parsieve.spark as pss
@@ -57,6 +59,33 @@ def test_spark_reads_the_rows_of_a_condition_on_an_expression(spark: Any, tmp_pa
         if text is not None and text.lower() == word.lower()
     ]
     assert sorted(row.id for row in frame.select("id").collect()) == sorted(expected)
+
+
+def test_scans_of_spark_skip_files_by_expressions(spark: Any, tmp_path: Path) -> None:
+    for part in range(4):
+        numbers = range(part * 20, part * 20 + 20)
+        columns = {
+            "id": numbers,
+            "email": [f"U{number}@X.com" for number in numbers],
+            "number": [str(number) for number in numbers],
+            "payload": [f'{{"user": {{"id": "u{number}"}}}}' for number in numbers],
+        }
+        pq.write_table(pa.table(columns), tmp_path / f"{part}.parquet")
+    table = settled(ps.open_table(tmp_path))
+    table.build_index([*expressions.INDEXED[:3], "json_extract_string(payload, '$.user.id')", "number, id"])
+    frame, pruned = spark.read.parquet(str(tmp_path)), pss.read(spark, table)
+    for condition in (
+        "lower(email) = 'u21@x.com'",
+        "upper(email) IN ('U21@X.COM', 'U22@X.COM')",
+        "CAST(number AS BIGINT) BETWEEN 25 AND 27",
+        "get_json_object(payload, '$.user.id') = 'u33'",
+        "number = '30' AND id > 25",
+    ):
+        query = pruned.where(condition)
+        assert ids(query) == ids(frame.where(condition)), condition
+        scan = pss.last_scan(query)
+        assert scan is not None
+        assert scan.files_kept == 1, condition
 
 
 def test_plans_keep_the_rows_that_spark_finds(spark: Any, tmp_path: Path) -> None:

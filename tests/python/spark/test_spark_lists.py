@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support import lists
-from support.spark_tables import settled
+from support.spark_tables import ids, settled
 
 import parsieve as ps
 import parsieve.spark as pss
@@ -63,3 +65,51 @@ def test_conditions_of_spark_skip_files(spark: Any, tmp_path: Path) -> None:
         assert found == [row["id"] for row in rows if condition.truth(row) is True], sql
         skipped += len(table.plan(sql, on_unknown="error").skipped)
     assert skipped > 0
+
+
+# Conditions of Spark, and how many of the four files with a list, a map and texts can hold a match.
+OF_SPARK = {
+    "array_contains(tags, 'a21')": 1,
+    "array_contains(tags, 'missing')": 0,
+    "arrays_overlap(tags, array('a21', 'a3', NULL))": 2,
+    "arrays_overlap(array('a21'), tags)": 1,
+    "arrays_overlap(ratios, array(0.0D))": 1,
+    "size(tags) = 2 AND array_contains(tags, 'a21')": 1,
+    "labels['k'] = 11": 1,
+    "labels['k'] IN (10, 11)": 1,
+    "element_at(labels, 'k') BETWEEN 10 AND 12": 1,
+    "element_at(labels, 'k') = 11 OR array_contains(tags, 'a3')": 2,
+    "map_contains_key(labels, 'x2')": 1,
+    "array_contains(map_values(labels), 11L)": 1,
+    "names['k'] LIKE 'N3%'": 1,
+    # These keep all files.
+    "NOT array_contains(tags, 'a21')": 4,
+    "labels['k'] IS NULL": 4,
+    "tags[0] = 'a20'": 4,
+    "exists(tags, x -> x = 'a20')": 4,
+}
+
+
+def test_scans_of_spark_skip_files_by_lists_and_maps(spark: Any, tmp_path: Path) -> None:
+    for part in range(4):
+        numbers = range(part * 20, part * 20 + 20)
+        columns = {
+            "id": pa.array(numbers),
+            "tags": pa.array([[f"a{number}", None] for number in numbers]),
+            "ratios": pa.array([[float(part or -0.0)] for _ in numbers]),
+            "labels": pa.array(
+                [[("k", part * 5 + number % 2), (f"x{part}", None)] for number in numbers],
+                pa.map_(pa.string(), pa.int64()),
+            ),
+            "names": pa.array([[("k", f"N{part}")] for _ in numbers], pa.map_(pa.string(), pa.string())),
+        }
+        pq.write_table(pa.table(columns), tmp_path / f"{part}.parquet")
+    table = settled(ps.open_table(tmp_path))
+    table.build_index(["tags", "ratios", "labels.key", "labels.value", "names.value"])
+    frame, pruned = spark.read.parquet(str(tmp_path)), pss.read(spark, table)
+    for condition, files in OF_SPARK.items():
+        query = pruned.where(condition)
+        assert ids(query) == ids(frame.where(condition)), condition
+        scan = pss.last_scan(query)
+        assert scan is not None
+        assert scan.files_kept == files, condition

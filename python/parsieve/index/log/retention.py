@@ -19,6 +19,7 @@ from parsieve.index.reports import DropReport, ExpireReport, Remaining
 from parsieve.io.store.base import Stored
 from parsieve.io.store.local import LocalStore
 from parsieve.lake.base import ColumnPath
+from parsieve.predicate.expressions.expression import index_name
 
 
 def expire(log: Log, older_than: OlderThan = OLDER_THAN, garbage_age: dt.timedelta = GARBAGE_AGE) -> ExpireReport:
@@ -58,7 +59,7 @@ def drop(log: Log, columns: Sequence[str | Sequence[str]] | None = None) -> Drop
         removed = ExpireReport(
             0, removed.files_removed, removed.bytes_freed, (*removed.remaining, *_of_versions(log, stored, None))
         )
-    names = tuple(sorted(".".join(path) for path in dropped))
+    names = tuple(sorted(index_name(path) for path in dropped))
     return DropReport(names, removed.files_removed, removed.bytes_freed, removed.remaining)
 
 
@@ -73,7 +74,7 @@ def _commit_without(log: Log, columns: Sequence[str | Sequence[str]] | None) -> 
         paths = indexed if columns is None else {path_of(column) for column in columns}
         unknown = paths - indexed
         if unknown:
-            raise not_indexed(".".join(min(unknown)), map(".".join, indexed))
+            raise not_indexed(index_name(min(unknown)), map(index_name, indexed))
         if not paths:
             return newest, paths
         kept = {path: state for path, state in newest.columns.items() if path not in paths}

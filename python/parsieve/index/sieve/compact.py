@@ -30,6 +30,7 @@ from parsieve.index.sieve.reader import ColumnReader
 from parsieve.index.sieve.reread import Masks, masks_of
 from parsieve.io.store.base import Store
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
+from parsieve.predicate.expressions.expression import index_name
 
 # How many bytes of a segment file to read in one request: the keys of many segments.
 READ_AHEAD = 8 << 20
@@ -75,7 +76,7 @@ def compact(
     indexed = newest.indexed
     for path in paths:
         if path not in indexed:
-            raise not_indexed(".".join(path), map(".".join, indexed))
+            raise not_indexed(index_name(path), map(index_name, indexed))
     states = [newest.columns[path] for path in paths if path in newest.columns]
     in_format_1 = [state for state in states if state.layout is None and (state.deltas or rewrite)]
     compacted = [Compacted(state, base) for state, base in zip(in_format_1, executor.compact(in_format_1), strict=True)]
@@ -220,7 +221,7 @@ class _Table:
 
     def _opened(self, state: ColumnState) -> tuple[Lake, ColumnPath]:
         """Return the table, and the current path of a column."""
-        name = ".".join(state.path)
+        name = index_name(state.path)
         if self._lake is None or self._target is None:
             raise ValueError(f"compacting the index of {name} reads the table; pass the lake and a snapshot of it")
         column = self._target.find_column(state)

@@ -100,10 +100,10 @@ class HoldsWord(Question):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HasNull(Question):
-    """Is there a null?"""
+    """Is there a null? The index of an expression has one for each value about which engines disagree."""
 
     def __str__(self) -> str:
-        return f"{self.column} IS NULL"
+        return f"{self.column} IS {'AMBIGUOUS' if self.column.is_computed else 'NULL'}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,8 +194,7 @@ def _tree(expr: Expr) -> Tree:
             # True for every value of the table's type, and maybe for values of other types.
             return HasValue(column)
         case typed.IsNull(column):
-            # An index of an expression does not have the rows in which the column is null.
-            return Constant(True) if column.is_computed else HasNull(column)
+            return HasNull(column)
         case typed.Not(typed.IsNull(column)):
             return HasValue(column)
         case typed.StartsWith(column, prefix):
@@ -206,9 +205,8 @@ def _tree(expr: Expr) -> Tree:
             return HoldsText(column, expr)
         case typed.HasToken(column):
             return HoldsWord(column, expr)
-        case typed.Computed(_, condition, expression):
-            # The index has a null for each value that engines may see differently.
-            return Some((_tree(condition), HasNull(expression.value)))
+        case typed.Computed(column, condition, expression):
+            return Some((_tree(_without_nulls(condition, column)), HasNull(expression.value)))
         case typed.AnyElement(_, condition):
             # Some element in the file must answer each question of the condition.
             return _tree(condition)
@@ -229,6 +227,22 @@ def _joined(parts: tuple[Expr, ...]) -> list[Expr]:
         for expression, conditions in by_expression.items()
     ]
     return [*joined, *(part for part in parts if not isinstance(part, typed.Computed))]
+
+
+def _without_nulls(condition: Expr, column: Column) -> Expr:
+    """Replace `IS NULL` of an expression by `IS NULL` of its column.
+
+    The index of the expression has no value for a null of the column. A function is null for it, and for no other value
+    about which engines agree.
+    """
+    match condition:
+        case typed.And(parts):
+            return typed.And(tuple(_without_nulls(part, column) for part in parts))
+        case typed.Or(parts):
+            return typed.Or(tuple(_without_nulls(part, column) for part in parts))
+        case typed.IsNull():
+            return typed.IsNull(column)
+    return condition
 
 
 def trigrams_of_question(question: Question) -> list[tuple[str, ...]] | None:

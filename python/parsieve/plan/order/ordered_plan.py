@@ -22,7 +22,8 @@ from parsieve.plan.plan import Plan
 from parsieve.predicate.bind import BoundPredicate
 from parsieve.predicate.builder import explain_unknown
 from parsieve.predicate.column_names import ColumnNames
-from parsieve.predicate.expr import And, Expr
+from parsieve.predicate.expr import And, Column, Expr
+from parsieve.predicate.parse import find_compared
 from parsieve.wording import count
 
 if TYPE_CHECKING:
@@ -223,5 +224,7 @@ class Order:
         """Return the order of a column of the table, or None if there is only a limit."""
         if self._order_by is None:
             return None
-        parts = [self._order_by] if isinstance(self._order_by, str) else list(self._order_by)
-        return Ordering(ColumnNames(schema).find(parts), self._descending, self._nulls)
+        column = find_compared(ColumnNames(schema), self._order_by)
+        if not isinstance(column, Column):
+            raise UnsupportedError(f"cannot sort by {column}: order_by takes a column")
+        return Ordering(column, self._descending, self._nulls)

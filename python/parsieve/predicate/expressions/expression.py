@@ -145,6 +145,18 @@ def computed(path: Sequence[str], schema: pa.Schema) -> Expression | None:
         return None
 
 
+def index_name(path: Sequence[str]) -> str:
+    """Return the name of the index at a path: the dotted path of a column, or the text of an expression.
+
+    >>> from parsieve.predicate.expressions.expression import index_name
+    >>> index_name(("box", "id")), index_name(("lower(email)", "element"))
+    ('box.id', 'lower(email)')
+    """
+    call = _CALL.match(path[0])
+    is_computed = call is not None and call[1].lower() in FUNCTIONS and tuple(path[1:]) == (ELEMENT,)
+    return path[0] if is_computed else ".".join(path)
+
+
 def _arguments(text: str) -> list[tuple[str, str]] | None:
     """Return the arguments of a function: pairs of a literal and a name, one of which is empty."""
     arguments, at = [], 0

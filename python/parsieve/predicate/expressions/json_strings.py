@@ -28,13 +28,15 @@ def extract_string(texts: pa.Array, members: Sequence[str]) -> pa.Array:
         occurrences = pc.count_substring_regex(texts, f'"{member}"{_SPACE}:')
         is_inside = pc.and_(is_inside, pc.equal(occurrences, 1))
     inside = pc.if_else(is_inside, texts, pa.scalar(None, texts.type))
-    return pc.struct_field(pc.extract_regex(inside, pattern), "value").cast(texts.type)
+    # The last member occurs once, so a short pattern finds it. RE2 captures groups of the long one slowly.
+    value = rf'"{members[-1]}"{_SPACE}:{_SPACE}"(?P<value>[^"]*)"'
+    return pc.struct_field(pc.extract_regex(inside, value), "value").cast(texts.type)
 
 
 @lru_cache
 def _pattern(members: tuple[str, ...]) -> str:
     other = _value(_DEPTH)
-    found = r'"(?P<value>[^"\\\x00-\x1f]*)"'
+    found = _STRING
     for member in reversed(members):
         pair = rf"{_SPACE}{_STRING}{_SPACE}:{_SPACE}{other}{_SPACE}"
         wanted = rf'{_SPACE}"{member}"{_SPACE}:{_SPACE}{found}{_SPACE}'

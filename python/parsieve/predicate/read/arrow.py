@@ -27,15 +27,32 @@ from parsieve.predicate.builder import (
     Operand,
     false_unless_null,
     is_bytes,
+    is_text,
     make_unknown,
     scalar_value,
 )
 from parsieve.predicate.column_names import ColumnNames
-from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Or, all_of, any_of, columns, value_type
+from parsieve.predicate.expr import (
+    ELEMENT,
+    KEY,
+    VALUE,
+    Always,
+    And,
+    Expr,
+    IsNull,
+    Not,
+    Operator,
+    Or,
+    all_of,
+    any_of,
+    columns,
+    value_type,
+)
 from parsieve.predicate.literals import Value
 from parsieve.predicate.messages import NotUnderstoodError
 from parsieve.predicate.read.casts import cast_operand, own_zone, step_operand
 from parsieve.predicate.read.computed import Expressions
+from parsieve.predicate.read.lists import Elements, Subscript
 from parsieve.predicate.read.nan_rules import compare_ieee
 from parsieve.predicate.read.patterns import like, pattern_around, pattern_before, regex
 from parsieve.predicate.text.like import Wildcard, read_like
@@ -52,6 +69,11 @@ _COMPARISONS: dict[str, Operator] = {
 
 # Functions that change the case of letters. They agree about ASCII.
 _CASES = {"utf8_lower": "lower", "ascii_lower": "lower", "utf8_upper": "upper", "ascii_upper": "upper"}
+
+# Functions that pyarrow does not have. The first one is whether lists contain one of the values of a list. Its first
+# argument is a column, or one of the functions in `_PARTS` of a map.
+HAS_ANY, MEMBER = "list_has_any", "json_extract_string"
+_PARTS = {"map_keys": KEY, "map_values": VALUE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +194,8 @@ class _Reader:
         self._build = build
         self._nan_is_greatest = nan_is_greatest
         self._expressions = Expressions()
+        # The last meaning of `map_lookup` for each column of values.
+        self._subscripts: dict[tuple[str, ...], Subscript] = {}
 
     def truth(self, node: _Node) -> Expr:
         if isinstance(node, _Call):
@@ -188,7 +212,10 @@ class _Reader:
         try:
             condition = self._leaf(node)
             computed = [column for column in columns(condition) if column.is_computed]
-            return self._expressions.condition(computed[0], condition) if computed else condition
+            if computed:
+                return self._expressions.condition(computed[0], condition)
+            subscripts = [self._subscripts[column.path] for column in columns(condition) if column.is_repeated]
+            return subscripts[0].condition(condition, _text(node)) if subscripts else condition
         except NotUnderstoodError as error:
             return make_unknown(_text(node), error)
 
@@ -241,6 +268,9 @@ class _Reader:
                 return build.starts_with(operand, _pattern(operand, _options(node)["pattern_scalar"]))
             case "ends_with" | "match_substring" | "match_substring_regex" | "match_like" as name, (inner,):
                 return self._match(name, self.operand(inner), node)
+            case name, (inner, values) if name == HAS_ANY:
+                wanted = [scalar_value(value) for value in self.literal(values).values]
+                return self._elements(inner).has_any(build, wanted)
         raise NotUnderstoodError(f"pyarrow's {node.name} is not supported here")
 
     def _match(self, name: str, operand: Operand, node: _Call) -> Expr:
@@ -287,6 +317,12 @@ class _Reader:
                 return any_of(is_member, Always(None)) if None in values else is_member
         raise NotUnderstoodError("this null_matching_behavior is not supported")
 
+    def _elements(self, node: _Node) -> Elements:
+        """Return the elements of a list column, or the keys or values of a map column."""
+        if isinstance(node, _Call) and node.name in _PARTS and len(node.arguments) == 1:
+            return Elements(self.operand(node.arguments[0]).column, _PARTS[node.name])
+        return Elements(self.operand(node).column, ELEMENT)
+
     def operand(self, node: _Node) -> Operand:
         """Return the column on one side of a comparison."""
         if isinstance(node, _Field):
@@ -296,13 +332,27 @@ class _Reader:
             operand, options = self.operand(node.arguments[0]), _options(node)
             match node.name:
                 case "cast":
-                    return cast_operand(operand, options["to_type_scalar"].type, own_zone(operand))
+                    kind = options["to_type_scalar"].type
+                    if is_text(operand.column.value_type) and kind == pa.int64():
+                        return self._expressions.operand("cast", operand.column)
+                    return cast_operand(operand, kind, own_zone(operand))
                 case "year":
                     return step_operand(operand, "year", own_zone(operand), "year")
                 case "floor_temporal":
                     return step_operand(operand, _step(options), own_zone(operand))
         if isinstance(node, _Call) and node.name in _CASES and len(node.arguments) == 1:
             return self._expressions.operand(_CASES[node.name], self.operand(node.arguments[0]).column)
+        if isinstance(node, _Call) and node.name == MEMBER and len(node.arguments) == 2:
+            text, path = node.arguments
+            return self._expressions.operand(MEMBER, self.operand(text).column, [str(scalar_value(self.literal(path)))])
+        if isinstance(node, _Call) and node.name == "map_lookup" and len(node.arguments) == 1:
+            options = _options(node)
+            if options["occurrence"] == _ALL:
+                raise NotUnderstoodError("compare the first or the last value of a key, not the list of all values")
+            column = self.operand(node.arguments[0]).column
+            subscript = Subscript.of(self._build, column, scalar_value(options["query_key_scalar"]))
+            self._subscripts[subscript.operand.column.path] = subscript
+            return subscript.operand
         raise NotUnderstoodError("computed columns are not supported; compare the column itself")
 
     def literal(self, node: _Node) -> pa.Scalar:
@@ -332,6 +382,8 @@ def _options(call: _Call) -> dict[str, Any]:
     return named
 
 
+# The occurrences of `map_lookup` are the first, the last, and all.
+_ALL = 2
 # The units of time in the options of pyarrow's functions.
 _UNITS = dict(enumerate(("nanosecond", "microsecond", "millisecond", *STEPS)))
 

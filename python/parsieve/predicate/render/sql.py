@@ -86,8 +86,8 @@ class _Sql(ABC):
                 return f"({self.column(column)} IS NOT NULL AND NOT isnan({self.column(column)}))"
             case Compare(column, _, value) if self.is_nan(value):
                 return f"isnan({self.column(column)})"
-            case Compare(column, op, value):
-                return f"({self.column(column)} {op} {self.literal(value.scalar)})"
+            case Compare():
+                return self.compare(expr)
             case In(column, values):
                 return f"({self.column(column)} IN ({', '.join(self.literal(value) for value in values)}))"
             case StartsWith(column, prefix):
@@ -101,6 +101,9 @@ class _Sql(ABC):
             case AnyElement(column, condition):
                 return self.any_element(column, self.condition(condition))
         raise AssertionError(expr)
+
+    def compare(self, leaf: Compare) -> str:
+        return f"({self.column(leaf.column)} {leaf.op} {self.literal(leaf.value.scalar)})"
 
     @staticmethod
     def is_nan(value: Literal) -> bool:
@@ -269,6 +272,17 @@ def _next_prefix(prefix: bytes) -> bytes | None:
 class _Spark(_Sql):
     name = "Spark"
     find_regex = "regexp_like"
+
+    def compare(self, leaf: Compare) -> str:
+        # To Spark, both zeros are equal. But its Parquet reader skips row groups by their dictionaries, as if -0.0 were
+        # less than 0.0. So a lower bound is -0.0, and an upper bound is 0.0.
+        kind = leaf.value.scalar.type
+        if not pa.types.is_floating(kind) or leaf.value.scalar.as_py() != 0:
+            return super().compare(leaf)
+        low, high = (f"{self.column(leaf.column)} {{}} {self.float_(zero, kind)}" for zero in (-0.0, 0.0))
+        if leaf.op == "=":
+            return f"({low.format('>=')} AND {high.format('<=')})"
+        return f"({(low if leaf.op == '>=' else high).format(leaf.op)})"
 
     def column(self, column: Column) -> str:
         if column.is_repeated:

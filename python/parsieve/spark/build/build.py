@@ -17,6 +17,7 @@ from parsieve.index.sieve import build as sieve
 from parsieve.index.text.build import build as build_text
 from parsieve.index.text.build import check_columns, units_for
 from parsieve.observe.logs import SPARK, place
+from parsieve.predicate.expressions.expression import index_name
 from parsieve.spark.build import kinds
 from parsieve.spark.build.executor import MEMORY, SparkExecutor
 from parsieve.spark.tables import lake_and_store, view_of
@@ -124,7 +125,7 @@ def build_index(
     if version is not None:
         version = maintain.ensure(log, lake, snapshot, executor, pages).version
     for path, choice in chosen.items():
-        SPARK.info("build index of %s in %s: %s", ".".join(path), place(lake.uri), choice)
+        SPARK.info("build index of %s in %s: %s", index_name(path), place(lake.uri), choice)
     # If "auto" built nothing, return the existing index, or an empty one.
     empty = Commit(0, "", None, 0, "none", TableState.of(snapshot), {}, {})
     return view_of(log, version or log.newest() or empty)

@@ -15,6 +15,7 @@ from parsieve.index.pages.build import put_in_parts
 from parsieve.index.scan.runs import check_memory
 from parsieve.index.scan.units import UnitNumbers
 from parsieve.index.sieve.slice_delta import core_units
+from parsieve.predicate.expressions.expression import index_name
 from parsieve.spark.build import bloom, pages, runs, sieve
 from parsieve.spark.build.sieve import StoredRows
 from parsieve.spark.runtime import executors
@@ -166,7 +167,7 @@ class SparkExecutor:
             )
             for start, end in executors.shares(self.spark, [file_slice.size for file_slice in slices])
         ]
-        names = ", ".join(".".join(path) for path in rates)
+        names = ", ".join(index_name(path) for path in rates)
         answers = executors.run(self.spark, f"fill filters of {names} of {lake.uri}", bloom.fill_filters, tasks)
         filled = [filled_slice for answer in answers for filled_slice in answer]
         files = dict.fromkeys(stored.name for part in filled for stored in part.filters if stored.name)

@@ -178,14 +178,14 @@ def _quoted(name: str) -> str:
 
 
 def _as_transferred(key: Any, kind: Kind) -> Any:
-    """Return a value in a form that reaches Python unchanged: timestamps as numbers, and text as bytes."""
+    """Return a value in a form that reaches Python unchanged: moments as numbers, and text as bytes."""
     from pyspark.sql import functions
 
     match kind.cast:
         case "timestamp":
             return functions.unix_micros(key)
         case "timestamp_ntz":
-            return functions.unix_micros(functions.convert_timezone(None, functions.lit("UTC"), key))
+            return key.cast("string")
         case "date":
             return functions.datediff(key, functions.lit("1970-01-01").cast("date"))
         case "string":
@@ -195,7 +195,7 @@ def _as_transferred(key: Any, kind: Kind) -> Any:
 
 
 def _arrow_values(transferred: list[Any], kind: Kind) -> pa.Array | None:
-    """Return the values as an Arrow array; None if one is not UTF-8, or is NaN, which has no order."""
+    """Return the values as an Arrow array; None if one is not UTF-8, NaN, which has no order, or not readable."""
     if kind.cast == "string":
         try:
             return pa.array([bytes(value).decode() for value in transferred], pa.string())
@@ -205,7 +205,13 @@ def _arrow_values(transferred: list[Any], kind: Kind) -> pa.Array | None:
         return pa.array([bytes(value) for value in transferred], pa.binary())
     if kind.cast == "double" and any(value != value for value in transferred):
         return None
-    if kind.cast in ("date", "timestamp", "timestamp_ntz"):
+    if kind.cast == "timestamp_ntz":
+        try:
+            return pa.array(transferred, pa.string()).cast(kind.arrow)
+        except pa.ArrowInvalid:
+            # Arrow cannot parse years after 9999.
+            return None
+    if kind.cast in ("date", "timestamp"):
         width = pa.int32() if kind.cast == "date" else pa.int64()
         return pa.array(transferred, width).view(kind.arrow)
     return pa.array(transferred, kind.arrow)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve.predicate.read.arrow import HAS_ANY, MEMBER
 from parsieve.spark.runtime.gateway import jvm_of, query_of
 
 
@@ -18,7 +19,7 @@ class Filter(NamedTuple):
 
     `sql` is Spark's text of each condition. `expression` is the conjunction of the conditions with an exact
     translation, with typed literals and timestamps in UTC; None if there are none. It has Spark's meaning: NaN is
-    greater than every number, so `x > 1` is true of NaN.
+    greater than every number, so `x > 1` is true of NaN. Tests of lists and JSON have functions that pyarrow lacks.
     """
 
     sql: tuple[str, ...]
@@ -111,6 +112,8 @@ def _condition(node: Any) -> pc.Expression | None:
         return _negation(node.child())
     if name in _TEXT_TESTS:
         return _text_test(node, name)
+    if name in ("ArrayContains", "ArraysOverlap"):
+        return _list_test(node)
     if name == "Like":
         # Spark's optimizer keeps LIKE only with patterns that are more than one test.
         pattern = _literal(node.right())
@@ -134,10 +137,44 @@ def _text_test(node: Any, name: str) -> pc.Expression | None:
     return _TEXT_TESTS.get(name, pc.match_like)(column, text.as_py())
 
 
+def _list_test(node: Any) -> pc.Expression | None:
+    """Translate a test for lists that contain a value, or one of the values of a list.
+
+    For the negation there is no translation: if a list has nulls, Spark's test may be null instead of false.
+    """
+    for tested, wanted in ((node.left(), node.right()), (node.right(), node.left())):
+        lists, values = _lists(tested), _wanted(wanted)
+        if lists is not None and values:
+            array = pa.array(values, values[0].type)
+            return pc.Expression._call(HAS_ANY, [lists, pc.scalar(pa.ListArray.from_arrays([0, len(array)], array)[0])])
+    return None
+
+
+def _lists(node: Any) -> pc.Expression | None:
+    """Return the reference to a list column, or to the keys or values of a map column."""
+    function = {"MapKeys": "map_keys", "MapValues": "map_values"}.get(_name(node))
+    if function is not None:
+        column = _column(node.child())
+        return None if column is None else pc.Expression._call(function, [column])
+    return _column(node) if _type(node).startswith("array<") else None
+
+
+def _wanted(node: Any) -> list[pa.Scalar] | None:
+    """Return the values to look for in lists; None if one cannot be translated. Lists never have a null in common."""
+    if not _type(node).startswith("array<"):
+        value = _literal(node)
+        return [value] if value is not None and value.is_valid else None
+    read = _reader(str(node.dataType().elementType().catalogString())) if _name(node) == "Literal" else None
+    if read is None or node.value() is None:
+        return None
+    values = [read(item) for item in node.value().toObjectArray(node.dataType().elementType()) if item is not None]
+    return values if all(map(_is_certain, values)) else None
+
+
 def _flag(node: Any, value: bool) -> pc.Expression | None:
     """Translate a boolean column as a condition. Spark simplifies comparisons with `true` and `false` to this form."""
     column = _column(node)
-    return None if column is None or str(node.dataType().catalogString()) != "boolean" else column == pa.scalar(value)
+    return None if column is None or _type(node) != "boolean" else column == pa.scalar(value)
 
 
 def _negation(node: Any) -> pc.Expression | None:
@@ -185,9 +222,13 @@ def _comparison(name: str, left: Any, right: Any) -> pc.Expression | None:
 
 
 def _membership(node: Any, name: str) -> pc.Expression | None:
-    column, values = _column(node.value() if name == "In" else node.child()), _members(node, name)
+    tested = node.value() if name == "In" else node.child()
+    column, values = _column(tested), _members(node, name)
     if column is None or values is None:
         return None
+    if _name(tested) in _SUBSCRIPTS:
+        # pyarrow's function is false for a missing key, where Spark's condition is null.
+        return functools.reduce(operator.or_, (column == value for value in values))
     return column.isin(pa.array([value.as_py() for value in values], values[0].type))
 
 
@@ -196,7 +237,7 @@ def _members(node: Any, name: str) -> list[pa.Scalar] | None:
     if name == "In":
         values = [_literal(item) for item in _items(node.list())]
     else:
-        read = _reader(node.child())
+        read = _reader(_type(node.child()))
         values = [None] if read is None else [read(item) for item in _items(node.hset())]
     if any(value is None for value in values):
         return None
@@ -217,7 +258,33 @@ def _name(node: Any) -> str:
     return str(node.getClass().getSimpleName())
 
 
+# The value of a key of a map.
+_SUBSCRIPTS = ("ElementAt", "GetMapValue")
+
+
 def _column(node: Any) -> Any | None:
+    """Return what a comparison has on one side: a column, a struct field, the value of a key, or an expression.
+
+    Return None for what has no translation.
+    """
+    match _name(node):
+        case name if name in _SUBSCRIPTS:
+            container, key = node.children().apply(0), _literal(node.children().apply(1))
+            column = _field(container) if _type(container).startswith("map<") else None
+            return None if column is None or key is None or not key.is_valid else pc.map_lookup(column, key, "first")
+        case "Lower" | "Upper" as name:
+            column = _field(node.child())
+            return None if column is None else (pc.ascii_lower if name == "Lower" else pc.ascii_upper)(column)
+        case "Cast" if (_type(node.child()), _type(node)) == ("string", "bigint"):
+            column = _field(node.child())
+            return None if column is None else column.cast(pa.int64())
+        case "GetJsonObject":
+            column, path = _field(node.json()), _literal(node.path())
+            return None if column is None or path is None else pc.Expression._call(MEMBER, [column, pc.scalar(path)])
+    return _field(node)
+
+
+def _field(node: Any) -> Any | None:
     """Return the reference to a column or a struct field; None for any other expression."""
     path: list[str] = []
     while _name(node) == "GetStructField":
@@ -231,7 +298,7 @@ def _column(node: Any) -> Any | None:
 
 
 def _literal(node: Any) -> pa.Scalar | None:
-    read = _reader(node)
+    read = _reader(_type(node))
     if _name(node) == "Literal":
         value = None if read is None else read(node.value())
     elif _name(node) == "Cast" and _name(node.child()) == "Literal" and read is not None:
@@ -245,13 +312,20 @@ def _literal(node: Any) -> pa.Scalar | None:
             return None
     else:
         return None
-    # Leave out NaN, whose comparisons differ, and text that was not UTF-8, which py4j changes.
-    return None if value is None or value.as_py() != value.as_py() or "\ufffd" in str(value.as_py()) else value
+    return value if value is not None and _is_certain(value) else None
 
 
-def _reader(typed: Any) -> Callable[[Any], pa.Scalar] | None:
+def _is_certain(value: pa.Scalar) -> bool:
+    """Return False for NaN, whose comparisons differ, and for text that was not UTF-8, which py4j changes."""
+    return bool(value.as_py() == value.as_py()) and "\ufffd" not in str(value.as_py())
+
+
+def _type(node: Any) -> str:
+    return str(node.dataType().catalogString())
+
+
+def _reader(data_type: str) -> Callable[[Any], pa.Scalar] | None:
     """Return a function that reads Catalyst's internal values of a type; None for other types."""
-    data_type = str(typed.dataType().catalogString())
     if data_type in _PLAIN:
         plain = _PLAIN[data_type]
         return lambda value: pa.scalar(value, plain)

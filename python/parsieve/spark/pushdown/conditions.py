@@ -20,11 +20,12 @@ from parsieve.predicate.expr import (
     VALUE,
     Column,
     Compare,
+    Computed,
     Expr,
     In,
     Unknown,
     all_of,
-    columns,
+    element_tests,
     unknowns,
     value_columns,
     walk,
@@ -72,7 +73,7 @@ class Types:
         spark_schema = as_read(schema, truncated) if truncated else schema
         parts = [part for condition in where.parts if (part := self._part(condition, spark_schema)) is not None]
         if not with_timestamps:
-            parts = [part for part in parts if not any(map(_is_timestamp, columns(part)))]
+            parts = [part for part in parts if not any(map(_is_timestamp, _columns_of(part)))]
         if not parts:
             return None
         return as_stored(all_of(*parts), truncated) if truncated else all_of(*parts)
@@ -81,8 +82,11 @@ class Types:
         """Return a predicate that is true of exactly the rows that Spark selects; None if there is none."""
         parts = [part for condition in where.parts if (part := self._part(condition, schema)) is not None]
         predicate = all_of(*parts)
-        is_exact = len(parts) == len(where.parts) and not unknowns(predicate)
-        return predicate if is_exact and (with_timestamps or not any(map(_is_timestamp, columns(predicate)))) else None
+        if not with_timestamps and any(map(_is_timestamp, _columns_of(predicate))):
+            return None
+        # Spark and parsieve may disagree about single values of expressions, so the translations of these are not exact.
+        is_exact = len(parts) == len(where.parts) and not unknowns(predicate) and not element_tests(predicate)
+        return predicate if is_exact else None
 
     def until(self, ordering: Ordering, value: pa.Scalar, with_timestamps: bool = True) -> tuple[Expr, str] | None:
         """Return a condition that is true of all rows up to a value in an order, and the same condition for Spark.
@@ -107,7 +111,7 @@ class Types:
         except (ParsieveError, NotUnderstoodError):
             # Spark has columns that are not in the table's schema, such as Hudi's meta columns.
             return None
-        if isinstance(part, Unknown) or not all(map(self.match, columns(part))) or _is_ancient(part):
+        if isinstance(part, Unknown) or not all(map(self.match, _columns_of(part))) or _is_ancient(part):
             return None
         return part
 
@@ -120,6 +124,12 @@ class Types:
                     "which would find other rows; use pss.read with Spark's own condition"
                 )
         return to_spark(expr)
+
+
+def _columns_of(expr: Expr) -> list[Column]:
+    """Return the columns whose values a condition compares. Of an expression, this is the column that it is made of."""
+    made_of = [test.column for test in element_tests(expr) if isinstance(test, Computed)]
+    return [*(column for column in value_columns(expr) if not column.is_computed), *made_of]
 
 
 def _is_timestamp(column: Column) -> bool:
@@ -180,7 +190,8 @@ def _same_order(spark_type: str, arrow_type: pa.DataType) -> bool:
 
 def _is_ancient(expr: Expr) -> bool:
     """Return whether a literal is so old that Spark may read equal values in another calendar."""
-    for part in walk(expr):
+    in_lists = [inner for test in element_tests(expr) for inner in walk(test.condition)]
+    for part in (*walk(expr), *in_lists):
         if isinstance(part, Compare):
             values = pa.repeat(part.value.scalar, 1)
         elif isinstance(part, In):

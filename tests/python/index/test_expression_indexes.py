@@ -1,0 +1,156 @@
+"""Indexes of expressions while a table changes: renames, wider types, deletes, maintenance and damage."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.types import LongType
+
+import parsieve as ps
+
+INDEXED = ["lower(email)", "tenant, id"]
+CONDITIONS = {
+    "lower(email) = 'u12@x.com'": lambda row: (row["email"] or "").lower() == "u12@x.com",
+    "lower(email) IS NULL": lambda row: row["email"] is None,
+    "tenant = 't1' AND id BETWEEN 7 AND 30": lambda row: row["tenant"] == "t1" and 7 <= (row["id"] or 0) <= 30,
+}
+
+
+def some_rows(first: int, count: int = 20) -> pa.Table:
+    """Return rows whose texts have several spellings."""
+    ids = list(range(first, first + count))
+    return pa.table(
+        {
+            "email": [None if id % 9 == 0 else f"{'uU'[id % 2]}{id}@X.com" for id in ids],
+            "tenant": [f"t{id % 3}" for id in ids],
+            "id": pa.array(ids, pa.int32()),
+        }
+    )
+
+
+def check(table: ps.Table) -> int:
+    """Compare the rows of plans with all rows of the table, and return how many files the first plan skips."""
+    everything = table.plan().to_arrow().to_pylist()
+    skipped = []
+    for where, holds in CONDITIONS.items():
+        plan = table.plan(where, on_unknown="error")
+        expected = sorted(str(row) for row in everything if holds(row))
+        assert sorted(map(str, plan.to_arrow().to_pylist())) == expected, where
+        skipped.append(len(plan.skipped))
+    return skipped[0]
+
+
+def test_maintenance_of_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    folder.mkdir()
+    for part in range(4):
+        pq.write_table(some_rows(part * 20), folder / f"{part}.parquet")
+    table = ps.open_table(folder)
+    table.build_index(INDEXED)
+    assert check(table) == 3
+    # A replaced file, a new one, and one that is gone.
+    pq.write_table(some_rows(200), folder / "0.parquet")
+    pq.write_table(some_rows(0, 30), folder / "4.parquet")
+    (folder / "2.parquet").unlink()
+    check(table)
+    for compact in (False, True):
+        table.update_index(compact=compact)
+        assert check(table) >= 3
+        assert table.verify_index() == []
+        pq.write_table(some_rows(300), folder / f"more-{compact}.parquet")
+        check(table)
+    table.update_index(compact=False)
+    table.compact_index()
+    assert check(table) >= 3
+    table.expire_index(older_than=dt.timedelta(0))
+    assert check(table) >= 3
+    assert table.verify_index() == []
+    table.drop_index("lower(email)")
+    check(table)
+    assert list(table.index_kinds()) == ["key(tenant, id)"]
+    table.drop_index()
+    check(table)
+
+
+@pytest.mark.parametrize("folder", ["bindings", "segments"])
+def test_damaged_parts_keep_files(tmp_path: Path, folder: str) -> None:
+    for part in range(4):
+        pq.write_table(some_rows(part * 20), tmp_path / f"{part}.parquet")
+    index = tmp_path.parent / f"{tmp_path.name} index"
+    ps.open_table(tmp_path, index_location=index).build_index(INDEXED)
+    for path in (index / folder).iterdir():
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 0xFF
+        path.write_bytes(bytes(data))
+    table = ps.open_table(tmp_path, index_location=index)
+    check(table)
+    assert not any(problem.loses_rows for problem in table.verify_index())
+
+
+def test_iceberg_renames_wider_types_and_deletes(catalog: Any) -> None:
+    iceberg = catalog.create_table("n.users", some_rows(0).schema)
+    for part in range(3):
+        iceberg.append(some_rows(part * 20))
+    table = ps.open_table(iceberg)
+    table.build_index(INDEXED)
+    assert check(table) >= 2
+    iceberg.delete("id >= 12 AND id < 14")
+    table = ps.open_table(iceberg)
+    check(table)
+    with iceberg.update_schema() as update:
+        update.update_column("id", LongType())
+    more = some_rows(60).set_column(2, "id", pa.array(range(2**40, 2**40 + 20), pa.int64()))
+    iceberg.append(more)
+    table = ps.open_table(iceberg)
+    check(table)
+    table.update_index()
+    # Keys of both integer types have the same bytes.
+    assert check(table) >= 2
+    assert sorted(table.index_kinds()) == ["key(tenant, id)", "lower(email)"]
+    found = table.plan(keys={"tenant, id": [("t1", 2**40 + 1), ("t0", 15)]})
+    assert len(found.files) == 2
+    assert sorted(found.to_arrow()["id"].to_pylist()) == [15, 2**40 + 1]
+    # Another column gets the name of the indexed one.
+    with iceberg.update_schema() as update:
+        update.rename_column("email", "address")
+    with iceberg.update_schema() as update:
+        update.add_column("email", update._schema.find_field("address").field_type)
+    table = ps.open_table(iceberg)
+    check(table)
+    assert table.plan("lower(address) = 'u16@x.com'").to_arrow()["id"].to_pylist() == [16]
+    table.update_index()
+    assert list(table.index_kinds()) == ["key(tenant, id)"]
+    check(table)
+
+
+def test_delta_deletes_and_overwrites(tmp_path: Path) -> None:
+    for part in range(3):
+        write_deltalake(tmp_path, some_rows(part * 20), mode="append")
+    table = ps.open_table(tmp_path)
+    table.build_index(INDEXED)
+    first = table.opened.lake.snapshot().id
+    assert check(table) >= 2
+    DeltaTable(tmp_path).delete("id = 12 OR email IS NULL")
+    check(table)
+    write_deltalake(tmp_path, some_rows(60), mode="append")
+    table.update_index()
+    assert check(table) >= 1
+    DeltaTable(tmp_path).update(updates={"email": "'U12@x.com'"}, predicate="id = 33")
+    check(table)
+    assert table.plan("lower(email) = 'u12@x.com'").to_arrow()["id"].to_pylist() == [33]
+    earlier = table.plan("lower(email) = 'u12@x.com'", first).to_arrow()
+    assert pc.sum(earlier["id"]).as_py() == 12
+    # The same name has another type now.
+    other = some_rows(0).set_column(2, "id", pa.array([str(id) for id in range(20)]))
+    write_deltalake(tmp_path, other, mode="overwrite", schema_mode="overwrite")
+    plan = table.plan("tenant = 't1' AND id = '13'")
+    assert plan.to_arrow()["email"].to_pylist() == ["U13@X.com"]
+    table.update_index()
+    assert table.plan("tenant = 't1' AND id = '13'").to_arrow()["email"].to_pylist() == ["U13@X.com"]
