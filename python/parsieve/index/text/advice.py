@@ -1,4 +1,4 @@
-"""Estimate from a sample of a table what a text index would take, and how many units it would skip.
+"""Estimate from a sample of a table how large a text index would be, and how many units it would skip.
 
 The filters of the sampled slices are built as a build would build them, one slice at a time, and needles are looked up
 in them. Without queries, the needles are texts and words that occur in one row of the sample only, because an index
@@ -55,7 +55,7 @@ UNIT_NAMES = {"file": "files", "row_group": "row groups", "rows": "ranges of 20,
 
 
 class Needle(NamedTuple):
-    """What a matching text must contain: its trigrams, and its whole words, each with its spellings."""
+    """The trigrams and the whole words that a matching text must contain, each with its spellings."""
 
     trigrams: Sequence[Sequence[str]]
     words: Sequence[Sequence[str]]
@@ -99,7 +99,7 @@ class TextAdvice(NamedTuple):
 def advise_texts(
     lake: Lake, snapshot: Snapshot, path: ColumnPath, asked: Sequence[Needle] = (), fpp: float = 0.02
 ) -> TextAdvice | None:
-    """Return what a text index of a column of strings would cost and save.
+    """Return the costs and savings of a text index of a column of strings.
 
     `asked` are the needles of queries. Without any, return None if the values are too short to look for a part of them.
     """
@@ -198,9 +198,9 @@ class _Sample:
         return layouts
 
     def estimates(self, layouts: Mapping[Unit, Sequence[UnitLayout]]) -> tuple[TextEstimate, ...]:
-        """Build the filters of the first slices, divided in each of these ways. Return their size and what they skip.
+        """Build the filters of the first slices, divided in each of these ways. Return their sizes and their savings.
 
-        Divisions into one unit are left out, because they skip nothing.
+        Divisions into one unit have no estimate, because they skip nothing.
         """
         needles = [needle for group in self._needles.values() for needle in group]
         tallies = [
@@ -214,7 +214,7 @@ class _Sample:
         return tuple(self._estimate(tally, rows, scale) for tally in tallies if tally.num_units * scale > 1)
 
     def _fill(self, position: int, file_slice: Slice, tallies: Sequence[_Tally]) -> int:
-        """Fill the filters of one slice, count what they keep, and return the number of rows."""
+        """Fill the filters of one slice, count the units that they keep, and return the number of rows."""
         location = (file_slice.partition, file_slice.group)
         expected = partial(expected_parts, file_slice.size if file_slice.clean else None)
         fillings = [
@@ -354,7 +354,7 @@ def _smaller(sample: _Sample, snapshot: Snapshot) -> str:
 
 
 def _reads(estimates: Sequence[TextEstimate], best: TextEstimate) -> str:
-    """Describe what a query reads with the best index, and with one of the other kind and the same units."""
+    """Describe the reads of a query with the best index, and with one of the other kind and the same units."""
     other = next(estimate for estimate in estimates if estimate.unit == best.unit and estimate.kind != best.kind)
     first, second = (("trigrams" if one.kind == "text" else "words") for one in (best, other))
     units = f"{best.units:,} {UNIT_NAMES[best.unit]}"
