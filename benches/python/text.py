@@ -318,6 +318,7 @@ def measure(folder: Path, data: str, shape: Shape, count: int, planned: int) -> 
         for number, (name, tokenizer) in enumerate(TOKENIZERS.items())
     }
     named = {f"parsieve, {kind}, {unit.replace('_', ' ')}s": index for (kind, unit), index in ours.items()}
+    indexes: dict[str, Ours | ClickHouse] = {**named, **clickhouse}
     contenders: dict[str, Ask] = {
         **named,
         "DuckDB alone": by_duckdb(folder / "table"),
@@ -338,7 +339,7 @@ def measure(folder: Path, data: str, shape: Shape, count: int, planned: int) -> 
         "row_group_rows": shape[2],
         "rows": table.num_rows,
         "table_bytes": folder_bytes(folder / "table"),
-        "built": {name: index.built for name, index in {**named, **clickhouse}.items()} | {LANCE: lance_built},
+        "built": {name: index.built for name, index in indexes.items()} | {LANCE: lance_built},
         "units": {name: index.units for name, index in named.items()}
         | {name: engine.granules(asked["no row"][0])[1] for name, engine in clickhouse.items()},
         "units_read": units,
