@@ -31,7 +31,7 @@ from parsieve.index.text.advice import draw_needles
 
 # Files, row groups in a file, and rows in a row group.
 Shape = tuple[int, int, int]
-SHAPES: dict[str, Shape] = {"log lines": (40, 6, 8192), "URLs": (40, 6, 8192), "stack traces": (40, 4, 2048)}
+SHAPES: dict[str, Shape] = {"log lines": (20, 6, 8192), "URLs": (20, 6, 8192), "stack traces": (20, 4, 2048)}
 INDEXES = [(kind, unit) for kind in ("text", "words") for unit in ("file", "row_group")]
 TOKENIZERS = {"ClickHouse, words": "splitByNonAlpha", "ClickHouse, trigrams": "ngrams(3)"}
 LANCE = "Lance, NGRAM"
@@ -364,7 +364,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="use little data, to check the rows")
     parser.add_argument("--save", action="store_true", help="write a record to benches/results")
     arguments = parser.parse_args()
-    count, planned = (3, 8) if arguments.smoke else (15, 40)
+    count, planned = (3, 8) if arguments.smoke else (9, 40)
     cases = []
     for data, shape in SHAPES.items():
         with tempfile.TemporaryDirectory() as folder:
