@@ -185,6 +185,16 @@ def test_few_large_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(set(read)) == 2
 
 
+def test_texts_after_many_nulls_and_long_texts_are_sampled(tmp_path: Path) -> None:
+    def texts(part: int) -> list[str | None]:
+        lines = log_lines(part)
+        return [None] * 100_000 + ["\n".join(lines[row : row + 200]) for row in range(0, ROWS, 200)]
+
+    [advice] = table_of(tmp_path, texts, files=3, group=200_000).advise("m")
+    assert advice.recommendation == "words"
+    assert advice.texts[0].word_share is not None
+
+
 @pytest.mark.parametrize(
     "kind",
     [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string()), pa.list_(pa.string())],

@@ -34,8 +34,8 @@ from parsieve.predicate.text.words import whole_words
 
 # How many slices to read at most, and about how many bytes of them. At least two are read.
 SAMPLED_SLICES, SAMPLED_BYTES = 16, 64 << 20
-# How many rows of all sampled slices the needles come from.
-SAMPLED_ROWS = 1 << 15
+# How many rows of all sampled slices the needles come from, and how many bytes of each.
+SAMPLED_ROWS, LONGEST = 1 << 15, 2_000
 # How many needles of each kind to look up, and how few of them show nothing.
 NEEDLES, LEAST_NEEDLES = 64, 8
 # The characters of a text to look up.
@@ -299,15 +299,15 @@ def _spelled(words: Sequence[str]) -> list[tuple[str]]:
 
 
 def _first_texts(lake: Lake, file_slice: Slice, path: ColumnPath, count: int) -> Iterator[str]:
-    """Yield texts at even distances from the first rows of a slice."""
+    """Yield texts at even distances from the first rows of a slice that have some."""
     for batch in lake.read_keys(file_slice, [path]):
-        values = flat(batch.column(0)).drop_null()
-        count = min(count, len(values))
-        chosen = values.take(pa.array([at * len(values) // count for at in range(count)], pa.int64()))
-        # Bytes that are not UTF-8 become U+FFFD, which is in no needle.
-        for value in _plain(chosen).cast(pa.large_binary()).to_pylist():
-            yield value.decode(errors="replace")
-        if count:
+        values = _plain(flat(batch.column(0)).drop_null())
+        number = min(count, len(values))
+        for at in range(number):
+            start = memoryview(values[at * len(values) // number].as_buffer())[:LONGEST]
+            # Bytes that are not UTF-8 become U+FFFD, which is in no needle.
+            yield bytes(start).decode(errors="replace")
+        if number:
             return
 
 
