@@ -183,8 +183,8 @@ def texts(records: Records) -> str:
     tables = []
     for case in record.data["cases"]:
         title = f"{case['data']}: {case['rows']:,} rows, {case['files']} files, {case['table_bytes'] / 1e6:.0f} MB"
-        found = {kind: f"{kind} ({_count(rows)} rows)" if rows else kind for kind, rows in case["rows_found"].items()}
-        heads = [title, *(f"{name}: {what}" for name in found.values() for what in ("ms", "units read"))]
+        found = {kind: f"{kind} ({_count(rows)})" if rows else kind for kind, rows in case["rows_found"].items()}
+        heads = [title, *(head for name in found.values() for head in (f"{name}, ms", "units read"))]
         lines = []
         for name in case["milliseconds"]["no row"]:
             cells = []
@@ -196,8 +196,11 @@ def texts(records: Records) -> str:
             )
             lines.append([name, *cells, *sizes])
         tables.append(as_table([*heads, "index, MB", "build, s"], lines))
-    about = "Medians. *Units read* are means, of all units; in parentheses the optimum, the units with a matching row. "
-    about += "The units of ClickHouse are granules of 8,192 rows."
+    about = "Medians; the mean number of rows of an answer is in parentheses. *Units read* are means; the optimum, the "
+    about += (
+        "units with a matching row, is in parentheses. The units of ClickHouse are granules of 8,192 rows. The load "
+    )
+    about += f"of the machine was {record.data['machine']['load_at_end'][0]:.0f}."
     return "\n\n".join([*tables, f"{about} {record.source}"])
 
 
@@ -219,7 +222,8 @@ def text_predictions(records: Records) -> str:
         for estimate in case["advice"]["estimates"]:
             bits = " / ".join(f"{value:.1f}" for value in estimate["bits_per_row"])
             shares = [_pair_of_shares(estimate[kind]) for kind in ("a rare text", "a rare word")]
-            lines.append([f"{case['data']}, {estimate['kind']}, {estimate['unit']}", bits, *shares])
+            unit = estimate["unit"].replace("_", " ")
+            lines.append([f"{case['data']}, {estimate['kind']}, {unit}s", bits, *shares])
     heads = ["index", "bits per row", "share of the units read for a rare text", "for a rare word"]
     advice = "; ".join(f"{case['data']}: {case['advice']['recommendation']}" for case in record.data["cases"])
     seconds = [case["advice"]["seconds"] for case in record.data["cases"]]
