@@ -138,6 +138,7 @@ bench: develop .venv/stamp-bench ## the Rust and Python benches, compared with o
 	$(BIN)/python benches/python/lists.py --save
 	$(BIN)/python benches/python/expressions.py --save
 	$(BIN)/python benches/python/many_keys.py --save
+	$(BIN)/python benches/python/text.py --save
 	$(BIN)/python benches/python/log_lines.py --save
 	$(BIN)/python benches/python/rows.py --save --features "$(RUST_FEATURES)"
 	$(BIN)/python benches/python/integrations.py --save
@@ -168,6 +169,7 @@ bench-smoke: develop .venv/stamp-bench ## run every bench once with little data,
 	$(BIN)/python benches/python/lists.py --smoke
 	$(BIN)/python benches/python/expressions.py --smoke
 	$(BIN)/python benches/python/many_keys.py --smoke
+	$(BIN)/python benches/python/text.py --smoke
 	$(BIN)/python benches/python/log_lines.py --smoke
 	$(BIN)/python benches/python/rows.py --smoke --features "$(RUST_FEATURES)"
 	$(BIN)/python benches/python/integrations.py --smoke

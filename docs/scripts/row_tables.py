@@ -219,6 +219,70 @@ def first_rows(records: Records) -> str:
     return f"{as_table(heads, lines)}\n\n{about} {record.source}"
 
 
+NO_TEXTS = "There is no record yet. Run `benches/python/text.py --save` to create it."
+
+
+def texts(records: Records) -> str:
+    """Return the time, the units read, and the bytes and build time of each text index, with a table for each data."""
+    record = records.get("text-python")
+    if record is None:
+        return NO_TEXTS
+    tables = []
+    for case in record.data["cases"]:
+        title = f"{case['data']}: {case['rows']:,} rows, {case['files']} files, {case['table_bytes'] / 1e6:.0f} MB"
+        found = {kind: f"{kind} ({_count(rows)})" if rows else kind for kind, rows in case["rows_found"].items()}
+        heads = [title, *(head for name in found.values() for head in (f"{name}, ms", "units read"))]
+        lines = []
+        for name in case["milliseconds"]["no row"]:
+            cells = []
+            for kind in found:
+                cells += [_milliseconds({"rows": case["milliseconds"][kind][name]}), _units_read(case, kind, name)]
+            built = case["built"].get(name)
+            sizes = (
+                ["-", "-"] if built is None else [f"{built['index_bytes'] / 1e6:.1f}", f"{built['build_seconds']:.1f}"]
+            )
+            lines.append([name, *cells, *sizes])
+        tables.append(as_table([*heads, "index, MB", "build, s"], lines))
+    about = "Medians; the mean number of rows of an answer is in parentheses. *Units read* are means; the optimum, the "
+    about += (
+        "units with a matching row, is in parentheses. The units of ClickHouse are granules of 8,192 rows. The load "
+    )
+    about += f"of the machine was {record.data['machine']['load_at_end'][0]:.0f}."
+    return "\n\n".join([*tables, f"{about} {record.source}"])
+
+
+def _units_read(case: dict[str, Any], kind: str, name: str) -> str:
+    read = case["units_read"][kind].get(name)
+    if read is None:
+        return "-"
+    optimum = case["optimum"][kind].get(name)
+    return f"{_count(read)} of {case['units'][name]}" + ("" if optimum is None else f" ({_count(optimum)})")
+
+
+def text_predictions(records: Records) -> str:
+    """Return the predictions of `advise` for each text index, next to the figures of the built index."""
+    record = records.get("text-python")
+    if record is None:
+        return NO_TEXTS
+    lines = []
+    for case in record.data["cases"]:
+        for estimate in case["advice"]["estimates"]:
+            bits = " / ".join(f"{value:.1f}" for value in estimate["bits_per_row"])
+            shares = [_pair_of_shares(estimate[kind]) for kind in ("a rare text", "a rare word")]
+            unit = estimate["unit"].replace("_", " ")
+            lines.append([f"{case['data']}, {estimate['kind']}, {unit}s", bits, *shares])
+    heads = ["index", "bits per row", "share of the units read for a rare text", "for a rare word"]
+    advice = "; ".join(f"{case['data']}: {case['advice']['recommendation']}" for case in record.data["cases"])
+    seconds = [case["advice"]["seconds"] for case in record.data["cases"]]
+    about = f"The prediction of `advise` / the built index. Recommended without queries: {advice}. "
+    about += f"`advise` takes {min(seconds):.0f} to {max(seconds):.0f} s."
+    return f"{as_table(heads, lines)}\n\n{about} {record.source}"
+
+
+def _pair_of_shares(shares: list[float | None]) -> str:
+    return " / ".join("-" if share is None else f"{share * 100:.1f} %" for share in shares)
+
+
 def short_rows(records: Records) -> str:
     """Return how long few rows take, with the contenders that users know."""
     record = records.get("rows-python")
@@ -251,4 +315,6 @@ SECTIONS: dict[str, Callable[[Records], str]] = {
     "many-keys": many_keys,
     "log-lines": log_lines,
     "first-rows": first_rows,
+    "texts": texts,
+    "text-predictions": text_predictions,
 }

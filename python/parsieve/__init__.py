@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from parsieve.filters.report import AddedFilter, RewriteReport
     from parsieve.filters.rewrite import add_filters, drop_filters
     from parsieve.index.advice import Advice
+    from parsieve.index.text.advice import TextEstimate
     from parsieve.integrations import duckdb as duckdb
     from parsieve.integrations.polars.scan import scan_polars
     from parsieve.io.remote_speed import RemoteSpeed, remote_speed, set_remote_speed
@@ -65,6 +66,7 @@ __all__ = [
     "Skip",
     "StaleIndexError",
     "Table",
+    "TextEstimate",
     "UnsupportedError",
     "__version__",
     "add_filters",
@@ -101,6 +103,7 @@ _LATER = {
     "RewriteReport": "filters.report",
     "Skip": "plan.verdict",
     "Table": "table",
+    "TextEstimate": "index.text.advice",
     "add_filters": "filters.rewrite",
     "advise": "table",
     "check_filters": "filters.check",

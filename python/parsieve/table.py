@@ -10,10 +10,19 @@ import pyarrow as pa
 from parsieve.index.indexed_table import IndexedTable
 from parsieve.index.log.columns import column_paths
 from parsieve.index.table_index import TableIndex
-from parsieve.lake.base import AsOf, Lake
+from parsieve.lake.base import AsOf, ColumnPath, Lake
 from parsieve.lake.open import open_lake
 from parsieve.observe.notebook import html_of
-from parsieve.plan.evidence.questions import Among, ask, leaves
+from parsieve.plan.evidence.questions import (
+    Among,
+    HoldsText,
+    HoldsWord,
+    Question,
+    ask,
+    leaves,
+    trigrams_of_question,
+    words_of_question,
+)
 from parsieve.plan.lookup import LookupResult, look_up
 from parsieve.plan.make import PlanOptions, check_arguments, refuse_stale, report_unknown
 from parsieve.plan.open_table import OpenTable
@@ -26,7 +35,7 @@ from parsieve.predicate.parse import Params, parse
 
 if TYPE_CHECKING:
     from parsieve._typing import ColumnName, IndexLocation, TableKeysArgument, TableSource, Where
-    from parsieve.index.advice import Advice
+    from parsieve.index.advice import Advice, Asked
     from parsieve.integrations.dataset.dataset import TableDataset
 
 
@@ -198,7 +207,9 @@ class Table(IndexedTable):
 
         Args:
             columns: The columns to judge. None judges the columns of the queries, or without queries all columns.
-            queries: Typical predicates, as for `plan`. Without any, point and range queries count equally.
+            queries: Typical predicates, as for `plan`. Conditions on text inside the values, such as LIKE '%text%', are
+                for a text or words index. Without any queries, point and range queries count equally, and columns of
+                log lines or other prose get a text or words index if one pays off.
             expose: Encrypted columns that may be indexed, as for `build_index`.
             timezone: The time zone to assume for timestamps in `queries` that have none, as for `plan`.
 
@@ -209,7 +220,7 @@ class Table(IndexedTable):
         >>> [(advice.column, advice.recommendation) for advice in ps.open_table(folder).advise()]
         [('id', 'sieve'), ('n', 'none')]
         """
-        from parsieve.index.advice import advise_column
+        from parsieve.index.advice import Asked, advise_column
 
         snapshot = self.opened.lake.snapshot()
         listed = [queries] if isinstance(queries, str) else queries
@@ -225,9 +236,9 @@ class Table(IndexedTable):
         else:
             paths = [(field.name,) for field in snapshot.schema if not pa.types.is_nested(field.type)]
         questions = [question for expr in predicates for question in leaves(ask(expr))]
-        in_ranges = {question.column.path for question in questions if not isinstance(question, Among)}
         lake = self.opened.lake.exposing(column_paths(expose, snapshot.schema))
-        return [advise_column(lake, snapshot, path, ranges=not predicates or path in in_ranges) for path in paths]
+        asked = {path: _asked(path, questions) if predicates else Asked() for path in paths}
+        return [advise_column(lake, snapshot, path, asked[path]) for path in paths]
 
 
 def open_table(
@@ -262,6 +273,20 @@ def open_table(
     'parquet'
     """
     return Table(open_lake(source, format, storage_options, decryption), index_location)
+
+
+def _asked(path: ColumnPath, questions: Sequence[Question]) -> Asked:
+    """Return what questions ask about one column."""
+    from parsieve.index.advice import Asked
+    from parsieve.index.text.advice import Needle
+
+    own = [question for question in questions if question.column.path == path]
+    inside = [question for question in own if isinstance(question, HoldsText | HoldsWord)]
+    return Asked(
+        keys=len(inside) < len(own) or not own,
+        ranges=any(not isinstance(question, Among) for question in own if question not in inside),
+        needles=tuple(Needle(trigrams_of_question(one) or (), words_of_question(one) or ()) for one in inside),
+    )
 
 
 def _not_understood(predicates: Sequence[Expr]) -> str:

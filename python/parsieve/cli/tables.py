@@ -294,7 +294,7 @@ def _advise(options: argparse.Namespace) -> int:
     )
     console: Console = options.console
     if console.as_json:
-        console.json([advised._asdict() for advised in advice])
+        console.json([_advice_record(advised) for advised in advice])
         return 0
     rows = [_advice_row(advised) for advised in advice]
     if rows:
@@ -304,19 +304,27 @@ def _advise(options: argparse.Namespace) -> int:
     return 0
 
 
+def _advice_record(advice: ps.Advice) -> dict[str, Any]:
+    return advice._asdict() | {"texts": [text._asdict() for text in advice.texts]}
+
+
 def _advice_row(advice: ps.Advice) -> dict[str, Any]:
     """Return one row of the table: the recommended index, its cost and its savings."""
-    kinds = {"sieve": ["sieve"], "bloom": ["bloom"], "both": ["sieve", "bloom"], "none": []}[advice.recommendation]
+    kinds = {"sieve": ["sieve"], "bloom": ["bloom"], "both": ["sieve", "bloom"]}.get(advice.recommendation, [])
     stored = {"sieve": advice.sieve_bytes, "bloom": advice.bloom_bytes}
     lookup = {"sieve": advice.sieve_lookup_bytes, "bloom": advice.bloom_bytes}
     key = min((getattr(advice, f"{kind}_reads") for kind in kinds), default=advice.minmax_reads)
     absent = min((getattr(advice, f"{kind}_absent") for kind in kinds), default=advice.minmax_absent)
     interval = advice.sieve_reads if "sieve" in kinds else advice.minmax_reads
+    on_disk = size(sum(stored[kind] for kind in kinds)) if kinds else "-"
+    for_lookups = size(sum(lookup[kind] for kind in kinds)) if kinds else "-"
+    if advice.text is not None:
+        on_disk = for_lookups = size(advice.text.num_bytes)
     return {
         "column": advice.column,
         "kind": advice.recommendation,
-        "on disk": size(sum(stored[kind] for kind in kinds)) if kinds else "-",
-        "for lookups": size(sum(lookup[kind] for kind in kinds)) if kinds else "-",
+        "on disk": on_disk,
+        "for lookups": for_lookups,
         "files for a key": _reads(advice.minmax_reads, key),
         "missing key": _reads(advice.minmax_absent, absent),
         "interval": _reads(advice.minmax_reads, interval),

@@ -29,10 +29,13 @@ from parsieve.index.build.unit_choice import (
 )
 from parsieve.index.reports import size_of
 from parsieve.index.scan.units import Unit
+from parsieve.index.text.advice import UNIT_NAMES, Needle, TextAdvice, TextEstimate, advise_texts
 from parsieve.lake.base import ColumnPath, Lake, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_field
 from parsieve.observe.notebook import html_of
+from parsieve.predicate.builder import is_text
 from parsieve.predicate.elements import flat
+from parsieve.predicate.expr import value_type
 from parsieve.predicate.expressions.expression import index_name
 
 SAMPLED_SLICES = 16
@@ -51,8 +54,7 @@ MIXED, KEYS_ALONE = (4, 1, 4), (1, 1, 0)
 FINGERPRINT_BITS, FINGERPRINT_SHARE = 1.5, 0.6
 FINGERPRINT_RATE = 0.02
 
-Kind = Literal["sieve", "bloom", "both", "none"]
-_UNIT_NAMES = {"file": "files", "row_group": "row groups", "rows": "ranges of 20,000 rows"}
+Kind = Literal["sieve", "bloom", "both", "text", "words", "none"]
 
 
 class Advice(NamedTuple):
@@ -87,11 +89,15 @@ class Advice(NamedTuple):
     bloom_bytes: int
     build_seconds: float
     # The best units for a Sieve index; the bytes of data that a query for one key then reads, and that it reads with
-    # files as units; and how many bytes of `sieve_bytes` the finer units take.
+    # files as units; and how many bytes of `sieve_bytes` the finer units take. If a text index is recommended, `unit`
+    # has its units, and the other three are 0.
     unit: Unit = "file"
     unit_read_bytes: int = 0
     file_read_bytes: int = 0
     unit_bytes: int = 0
+    # The estimates of text indexes, of each kind and with each kind of unit, if queries look for text inside the values
+    # or if the values are long.
+    texts: tuple[TextEstimate, ...] = ()
 
     def __repr__(self) -> str:
         return f"<parsieve.Advice: {self.column}: {self.recommendation} ({self.why})>"
@@ -99,17 +105,33 @@ class Advice(NamedTuple):
     def _repr_html_(self) -> str | None:
         return html_of(self)
 
+    @property
+    def text(self) -> TextEstimate | None:
+        """The estimate of the recommended text index; None if the recommendation is not one."""
+        chosen = (text for text in self.texts if (text.kind, text.unit) == (self.recommendation, self.unit))
+        return next(chosen, None)
+
     def __str__(self) -> str:
+        sampled = f"Estimated from {self.sampled} of {self.slices} files"
+        text = self.text
+        if text is not None:
+            return (
+                f"{self.column}: {self.recommendation} ({self.why}). {sampled}: with {UNIT_NAMES[text.unit]} as units, "
+                f"the index takes {size_of(text.num_bytes)}, {text.bits_per_row:.1f} bits for each row. Reading the "
+                f"column to build it takes about {self.build_seconds:.1f} s"
+            )
+        if not self.sieve_bytes:
+            return f"{self.column}: {self.recommendation} ({self.why}). {sampled}"
         units = (
             ""
             if self.unit == "file"
             else (
-                f". With {_UNIT_NAMES[self.unit]} as units, the Sieve index takes {size_of(self.unit_bytes)} more, "
+                f". With {UNIT_NAMES[self.unit]} as units, the Sieve index takes {size_of(self.unit_bytes)} more, "
                 f"and a key reads {size_of(self.unit_read_bytes)} of data instead of {size_of(self.file_read_bytes)}"
             )
         )
         return (
-            f"{self.column}: {self.recommendation} ({self.why}). Estimated from {self.sampled} of {self.slices} files: "
+            f"{self.column}: {self.recommendation} ({self.why}). {sampled}: "
             f"a key that exists reads {self.minmax_reads:.1f} files with min/max statistics, {self.sieve_reads:.1f} "
             f"with a Sieve index ({size_of(self.sieve_bytes)} on disk, {size_of(self.sieve_lookup_bytes)} read by "
             f"lookups) and {self.bloom_reads:.1f} with a Bloom index ({size_of(self.bloom_bytes)}); a key that does "
@@ -127,10 +149,48 @@ class _Sampled:
     high: pa.Scalar
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What queries ask about one column."""
+
+    # Whether they look for whole values, and for intervals, which no Bloom filter answers.
+    keys: bool = True
+    ranges: bool = True
+    # The text inside the values that they look for. None if the queries are unknown, so that the values decide.
+    needles: Sequence[Needle] | None = None
+
+
 def advise_column(
-    lake: Lake, snapshot: Snapshot, path: ColumnPath, *, ranges: bool = True, fpp: float = 0.01
+    lake: Lake, snapshot: Snapshot, path: ColumnPath, asked: Asked = Asked(), *, fpp: float = 0.01
 ) -> Advice:
-    """Return the advice on one column. `ranges` is whether queries use intervals, which no Bloom filter answers."""
+    """Return the advice on one column."""
+    field = leaf_field(snapshot.schema, path)
+    texts: TextAdvice | None = None
+    if is_text(value_type(field.type)) and asked.needles != ():
+        texts = advise_texts(lake, snapshot, path, asked.needles or ())
+    if texts is None:
+        return _advise_keys(lake, snapshot, path, asked.ranges, fpp)
+    is_for_text_only = not asked.keys or (asked.needles is None and texts.is_prose and texts.best is not None)
+    if is_for_text_only:
+        return _advise_text(snapshot, path, texts)
+    advice = _advise_keys(lake, snapshot, path, asked.ranges, fpp)
+    return advice._replace(texts=texts.estimates, why=f"{advice.why}; for text inside the values, {_also(texts)}")
+
+
+def _advise_text(snapshot: Snapshot, path: ColumnPath, texts: TextAdvice) -> Advice:
+    advice = _nothing(index_name(path), snapshot, texts.why)
+    advice = advice._replace(texts=texts.estimates, sampled=texts.sampled, build_seconds=texts.build_seconds)
+    return advice if texts.best is None else advice._replace(recommendation=texts.best.kind, unit=texts.best.unit)
+
+
+def _also(texts: TextAdvice) -> str:
+    if texts.best is None:
+        return f"no index pays ({texts.why})"
+    return f'kind="{texts.best.kind}", unit="{texts.best.unit}" pays ({texts.why})'
+
+
+def _advise_keys(lake: Lake, snapshot: Snapshot, path: ColumnPath, ranges: bool, fpp: float) -> Advice:
+    """Return the advice on an index of the whole values of a column."""
     name = index_name(path)
     field = leaf_field(snapshot.schema, path)
     try:

@@ -115,7 +115,7 @@ class IndexedTable:
         from parsieve.index.accounts import Account
         from parsieve.index.advice import advise_column
         from parsieve.index.bloom.build import fields_of
-        from parsieve.index.build.kinds import check_kind, content_of
+        from parsieve.index.build.kinds import by_content, check_kind
         from parsieve.index.build.unit_choice import check_unit, choose_unit
         from parsieve.index.text.build import check_columns, units_for
 
@@ -142,13 +142,12 @@ class IndexedTable:
             notes = [_why_none(column) for column in advice.values() if column.recommendation == "none"]
         sieves = [path for path, kind in chosen.items() if kind in ("sieve", "both")]
         blooms = [path for path, kind in chosen.items() if kind in ("bloom", "both")]
-        content = content_of(kind)
-        texts = [] if content is None else paths
+        texts = by_content(chosen)
         # Check the columns first, so that nothing is built if one of them cannot be.
         fields_of(snapshot.schema, blooms)
-        check_columns(snapshot.schema, texts)
+        check_columns(snapshot.schema, [path for texts_of in texts.values() for path in texts_of])
+        units = {path: column.unit for path, column in advice.items()} if unit == "auto" else {}
         if sieves:
-            units = {path: column.unit for path, column in advice.items()} if unit == "auto" else {}
             layouts = {
                 path: Layout(units.get(path) or choose_unit(lake, snapshot, path, unit), rate, bool(keep_keys))
                 for path in sieves
@@ -165,10 +164,13 @@ class IndexedTable:
             )
         if blooms:
             self.opened.index.build_bloom(lake, snapshot, blooms, memory=memory, threads=threads, account=account)
-        if content is not None:
+        for content, texts_of in texts.items():
             effort: dict[str, Any] = {"memory": memory, "threads": threads, "account": account}
-            effort |= {"units": units_for(lake, snapshot, texts, unit), "fpp": 0.02 if rate is None else rate}
-            self.opened.index.build_text(lake, snapshot, texts, content=content, **effort)
+            effort |= {
+                "units": units_for(lake, snapshot, texts_of, unit) | units,
+                "fpp": 0.02 if rate is None else rate,
+            }
+            self.opened.index.build_text(lake, snapshot, texts_of, content=content, **effort)
         if sieves or blooms or texts:
             self.opened.index.map_pages(lake, snapshot, pages, progress=progress, account=account)
         return account.built(self.opened.index.newest() if sieves or blooms or texts else None, chosen, notes)

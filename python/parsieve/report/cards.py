@@ -118,6 +118,8 @@ def _advice(advice: Advice) -> str:
         says = f"a key reads {files:.1f} of {count(advice.slices, 'file')}"
         body.append(line(name, says) + picture(_bar(files / total), says))
     sizes = f"Sieve {size(advice.sieve_bytes)}, Bloom {size(advice.bloom_bytes)}"
+    if advice.text is not None:
+        sizes = f"{advice.text.kind} {size(advice.text.num_bytes)}"
     body.append(line("size on disk", sizes))
     body.append(line("sampled", f"{advice.sampled:,} of {count(advice.slices, 'file')}"))
     return card(f"Advice: {advice.recommendation}", advice.column, body)

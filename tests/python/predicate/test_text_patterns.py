@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import assume, given, settings
+from support.regexes import EXPRESSIONS, candidates, holds
 
 from parsieve.predicate import parse, unknowns
 from parsieve.predicate.text.folding import CERTAIN, case_variants
@@ -27,36 +28,6 @@ SCHEMA = pa.schema({"s": pa.string()})
 # Letters with unusual case, composed and decomposed accents, and characters that patterns give a meaning.
 ALPHABET = "abcABC kKsSiI\u212a\u017f\u0131\u0130\u00df\u1e9e\u00c5\u00e5\u212b\ufb01éfe\u0301😀"
 ALPHABET += "\n\\%_.*+?()[]{}|^$-#'/0\t"
-
-
-def holds(required: Required, text: str) -> bool:
-    if isinstance(required, str):
-        return required in text
-    return (all if isinstance(required, AllOf) else any)(holds(part, text) for part in required.parts)
-
-
-ATOMS = st.one_of(
-    st.sampled_from(
-        ["a", "b", "é", "e\u0301", "😀", "\u00df", " ", "-", "#", "abc", "\\.", "\\\\", "\\-", "\\/", "\\#"]
-    ),
-    st.sampled_from([".", "\\d", "\\w", "\\S", "[abc]", "[^a]", "[a-c]", "[\\d.]", "\\b", "^", "$", "\\A", "\\z"]),
-    st.sampled_from(["]", "}", "{", "[a[b]]", "(?i)", "(?i:b)", "\\x61", "\\u0061", "\\Qab\\E", "\\1", "(?=a)", "\\<"]),
-)
-EXPRESSIONS = st.recursive(
-    ATOMS,
-    lambda inner: st.one_of(
-        st.builds("({})".format, inner),
-        st.builds("(?:{})".format, inner),
-        st.builds("{}|{}".format, inner, inner),
-        st.builds("{}{}".format, inner, inner),
-        st.builds("{}{}{}".format, inner, inner, inner),
-        st.builds(
-            "{}{}".format, inner, st.sampled_from(["*", "+", "?", "{0}", "{2}", "{1,2}", "{,2}", "*?", "??", "+?"])
-        ),
-        st.builds("({}){}".format, inner, st.sampled_from(["*", "+", "?", "{0,1}", "{2,}", "++", "{2}?"])),
-    ),
-    max_leaves=8,
-)
 
 
 def matches(expression: str, texts: list[str]) -> dict[str, list[bool]]:
@@ -74,18 +45,6 @@ def matches(expression: str, texts: list[str]) -> dict[str, list[bool]]:
         with contextlib.suppress(pl.exceptions.PolarsError):
             answers["polars"] = pl.Series(texts).str.contains(expression).to_list()
     return answers
-
-
-def candidates(expression: str) -> st.SearchStrategy[str]:
-    """Generate texts from the characters of an expression, and texts that match it."""
-    letters = "".join(sorted({*expression, *"abc1 é😀."}))
-    anything = st.text(letters, max_size=12)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return anything | st.from_regex(re.compile(expression))
-    except (re.error, OverflowError, RecursionError):
-        return anything
 
 
 @settings(deadline=None, max_examples=250)

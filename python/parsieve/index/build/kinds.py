@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from parsieve.index.log.commit import TextContent
+from parsieve.lake.base import ColumnPath
 
 KINDS = ("auto", "sieve", "bloom", "both", "text", "words")
 _CONTENTS: dict[str, TextContent] = {"text": "trigrams", "words": "words"}
@@ -18,3 +21,12 @@ def check_kind(kind: str) -> None:
 def content_of(kind: str) -> TextContent | None:
     """Return the content of the filters of a text index; None for other kinds of index."""
     return _CONTENTS.get(kind)
+
+
+def by_content(kinds: Mapping[ColumnPath, str]) -> dict[TextContent, list[ColumnPath]]:
+    """Return the columns whose kind is a text index, by the content of their filters."""
+    columns: dict[TextContent, list[ColumnPath]] = {}
+    for path, kind in kinds.items():
+        if (content := content_of(kind)) is not None:
+            columns.setdefault(content, []).append(path)
+    return columns

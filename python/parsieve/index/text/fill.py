@@ -39,7 +39,7 @@ class _WordFilling(_TrigramFilling):
         _core.insert_words(filter, keys)
 
 
-_KINDS: dict[Content, type[Filling]] = {"values": Filling, "trigrams": _TrigramFilling, "words": _WordFilling}
+FILLINGS: dict[Content, type[Filling]] = {"values": Filling, "trigrams": _TrigramFilling, "words": _WordFilling}
 
 
 def fill_content(
@@ -54,7 +54,7 @@ def fill_content(
     """Fill the filters of a slice, as `bloom.fill.fill` does, with values, trigrams or words."""
     size = file_slice.size if file_slice.clean else None
     num_values = None if content == "values" else partial(expected_parts, size)
-    return fill(lake, file_slice, rates, budget, layouts=layouts, kind=_KINDS[content], num_values=num_values)
+    return fill(lake, file_slice, rates, budget, layouts=layouts, kind=FILLINGS[content], num_values=num_values)
 
 
 def expected_parts(size: int | None, share: float = 1.0) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from parsieve.filters.options import checked_fpp
 from parsieve.index.bloom import build as bloom
-from parsieve.index.build.kinds import check_kind, content_of
+from parsieve.index.build.kinds import by_content, check_kind, content_of
 from parsieve.index.build.settle import log_left_out, settle, unsettled
 from parsieve.index.log.columns import column_paths, paths_of
 from parsieve.index.log.commit import Commit, TableState
@@ -15,7 +15,7 @@ from parsieve.index.log.log import Log
 from parsieve.index.pages import maintain
 from parsieve.index.sieve import build as sieve
 from parsieve.index.text.build import build as build_text
-from parsieve.index.text.build import check_columns, units_for
+from parsieve.index.text.build import check_columns
 from parsieve.observe.logs import SPARK, place
 from parsieve.predicate.expressions.expression import index_name
 from parsieve.spark.build import kinds
@@ -86,8 +86,7 @@ def build_index(
     1
     """
     check_kind(kind)
-    content = content_of(kind)
-    has_filters_only = kind == "bloom" or content is not None
+    has_filters_only = kind == "bloom" or content_of(kind) is not None
     if has_filters_only and (options is not None or parts is not None):
         raise ValueError(f"options and parts apply to a Sieve index only, not to kind={kind!r}")
     if parts is not None and parts < 1:
@@ -105,23 +104,23 @@ def build_index(
     names = [name if isinstance(name, str) else tuple(name) for name in named]
     paths = paths_of(column_paths(names, snapshot.schema))
     log_left_out(unsettled(snapshot), f"the index in {store}")
-    chosen, layouts = kinds.choose(lake, snapshot, paths, kind, unit=unit, fpp=sieve_rate, keep_keys=bool(keep_keys))
+    chosen, layouts, text_units = kinds.choose(
+        lake, snapshot, paths, kind, unit=unit, fpp=sieve_rate, keep_keys=bool(keep_keys)
+    )
     sieves = [path for path, choice in chosen.items() if choice in ("sieve", "both")]
     blooms = [path for path, choice in chosen.items() if choice in ("bloom", "both")]
     # Check the Bloom columns first, so that nothing is built if one of them cannot be.
     bloom.fields_of(snapshot.schema, blooms)
-    texts = [] if content is None else paths
-    check_columns(snapshot.schema, texts)
+    check_columns(snapshot.schema, list(text_units))
     executor = SparkExecutor(spark, store, memory, options, parts)
     version = None
     if sieves:
         version = sieve.build(log, lake, snapshot, sieves, executor, layouts)
     if blooms:
         version = bloom.build(log, lake, snapshot, blooms, executor, fpp=bloom_rate)
-    if content is not None:
-        text_rate = TEXT_FPP if rate is None or rate == "auto" else rate
-        units = units_for(lake, snapshot, texts, unit)
-        version = build_text(log, lake, snapshot, texts, executor, units=units, fpp=text_rate, content=content)
+    text_rate = TEXT_FPP if rate is None or rate == "auto" else rate
+    for content, texts in by_content(chosen).items():
+        version = build_text(log, lake, snapshot, texts, executor, units=text_units, fpp=text_rate, content=content)
     if version is not None:
         version = maintain.ensure(log, lake, snapshot, executor, pages).version
     for path, choice in chosen.items():

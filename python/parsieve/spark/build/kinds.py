@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parsieve.index.advice import advise_column
+from parsieve.index.build.kinds import content_of
 from parsieve.index.build.unit_choice import check_unit, choose_unit
 from parsieve.index.indexed_table import FEW_FILES
 from parsieve.index.log.commit import Layout
+from parsieve.index.scan.units import Unit
+from parsieve.index.text.build import units_for
 from parsieve.lake.base import ColumnPath, Lake, Snapshot
 from parsieve.predicate.expressions.expression import computed
 
@@ -21,8 +24,8 @@ def choose(
     unit: str,
     fpp: float | None = 0.02,
     keep_keys: bool = False,
-) -> tuple[dict[ColumnPath, str], dict[ColumnPath, Layout]]:
-    """Return "sieve", "bloom", "both" or "none" for each column, and the layouts of the Sieve indexes.
+) -> tuple[dict[ColumnPath, str], dict[ColumnPath, Layout], dict[ColumnPath, Unit]]:
+    """Return the kind of index of each column, the layouts of the Sieve indexes, and the units of the text indexes.
 
     The choices are the same as those of `Table.build_index`. "auto" reads a sample of the files on the driver. If there
     are too few files for a sample, its kind is "sieve".
@@ -41,4 +44,6 @@ def choose(
         for path, choice in kinds.items()
         if choice in ("sieve", "both")
     }
-    return kinds, layouts
+    texts = [path for path, choice in kinds.items() if content_of(choice) is not None]
+    advised = {path: units[path] for path in texts if path in units}
+    return kinds, layouts, units_for(lake, snapshot, texts, unit) | advised
