@@ -394,10 +394,16 @@ def repeated(text: str, count: int) -> pa.StringArray:
     return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
+def locations_of(slices: Sequence[Slice]) -> list[Location]:
+    """Return the location of each slice."""
+    if not isinstance(slices, Slices):
+        return [file_slice.location for file_slice in slices]
+    return list(map(Location, slices.partition.to_pylist(), slices.group.to_pylist()))
+
+
 def locations_and_tokens(slices: Slices) -> tuple[list[Location], list[str]]:
     """Return the location of each slice, and its token."""
-    places = map(Location, slices.partition.to_pylist(), slices.group.to_pylist())
-    return list(places), slices.token.to_pylist()
+    return locations_of(slices), slices.token.to_pylist()
 
 
 def names_of(slices: Slices) -> list[str]:
