@@ -20,7 +20,7 @@ import parsieve as ps
 from parsieve._core import delta_statistics
 from parsieve.lake import Changes, open_lake
 from parsieve.lake.base import Snapshot, Statistics
-from parsieve.lake.delta import statistics
+from parsieve.lake.delta import files, statistics
 from parsieve.lake.delta.files import _taken
 from parsieve.lake.delta.schema import schema_of
 
@@ -377,7 +377,12 @@ def test_a_file_twice_in_a_checkpoint_counts_once(tmp_path: Path) -> None:
     assert len(open_lake(str(tmp_path)).snapshot().slices) == 1
 
 
-def test_statistics_in_many_arrays_are_taken_in_any_order() -> None:
+@pytest.mark.parametrize(("rows", "most_bytes"), [(1 << 13, 1 << 30), (7, 1 << 30), (50, 40)])
+def test_statistics_in_many_arrays_are_taken_in_any_order(
+    rows: int, most_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_ROWS", rows)
+    monkeypatch.setattr(files, "_MAX_BYTES", most_bytes)
     texts = [None if at % 7 == 0 else str(at) for at in range(100)]
     column = pa.chunked_array(
         [pa.array(texts[at:end], pa.string()) for at, end in ((0, 1), (1, 60), (60, 60), (60, 100))]

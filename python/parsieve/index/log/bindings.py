@@ -41,7 +41,7 @@ class Bindings:
     # The first id that was never used.
     next_id: int = 0
     # The same bindings as columns, if they were read as such.
-    columns: BindingColumns | None = None
+    columns: BindingColumns | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def fresh(cls, locations: Sequence[Location], tokens: Mapping[Location, str]) -> Bindings:

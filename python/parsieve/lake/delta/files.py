@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,6 +23,8 @@ _VECTOR = pa.struct(
 _VECTOR_NAMES = [field.name for field in _VECTOR]
 # The fewest files in an array of statistics, if there are several arrays.
 _ROWS = 1 << 13
+# The most bytes of statistics that are moved in one array.
+_MAX_BYTES = 1 << 30
 # Identifies a file with its deletion vector: the path, and the vector's ID if there is a vector.
 Key = str
 
@@ -214,13 +216,24 @@ def _taken(column: pa.ChunkedArray, numbers: pa.Array) -> pa.ChunkedArray:
     if column.num_chunks < 2:
         return column.take(numbers)
     ends = list(accumulate(len(chunk) for chunk in column.chunks))
-    parts: list[tuple[int, list[int]]] = []
-    for number in numbers.to_pylist():
+    blocks = [_block(column, ends, numbers.slice(start, _ROWS)) for start in range(0, len(numbers), _ROWS)]
+    return pa.chunked_array(list(chain.from_iterable(blocks)), _TEXT)
+
+
+def _block(column: pa.ChunkedArray, ends: Sequence[int], numbers: pa.Array) -> list[pa.Array]:
+    """Return the entries at some positions in one array, or in several if they are too large for one."""
+    positions: dict[int, list[int]] = {}
+    places: dict[int, list[int]] = {}
+    for place, number in enumerate(numbers.to_pylist()):
         chunk = bisect_right(ends, number)
-        if not parts or parts[-1][0] != chunk:
-            parts.append((chunk, []))
-        parts[-1][1].append(number - ends[chunk] + len(column.chunk(chunk)))
-    return pa.chunked_array([column.chunk(chunk).take(pa.array(at, pa.int64())) for chunk, at in parts], _TEXT)
+        positions.setdefault(chunk, []).append(number - ends[chunk] + len(column.chunk(chunk)))
+        places.setdefault(chunk, []).append(place)
+    parts = [column.chunk(chunk).take(pa.array(at, pa.int64())) for chunk, at in positions.items()]
+    if sum(part.nbytes for part in parts) > _MAX_BYTES and len(numbers) > 1:
+        half = len(numbers) // 2
+        return [*_block(column, ends, numbers.slice(0, half)), *_block(column, ends, numbers.slice(half))]
+    order = pa.array(chain.from_iterable(places.values()), pa.int64())
+    return [pa.concat_arrays(parts).take(pc.sort_indices(order))]
 
 
 def _chunked(texts: Sequence[Any]) -> pa.ChunkedArray:
