@@ -9,10 +9,12 @@ pub mod bloom;
 pub mod bloom_index;
 pub mod crypto;
 pub mod cursor;
+pub mod delta;
 pub mod error;
 pub mod hash;
 pub mod int;
 pub mod isa;
+pub mod json;
 pub mod page_map;
 pub mod parquet;
 #[cfg(feature = "python")]

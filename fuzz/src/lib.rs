@@ -1,8 +1,10 @@
 //! The functions of the fuzz targets. They need neither a fuzzer nor nightly Rust: `tests/rust/hostile.rs` runs them on
 //! damaged seeds, so `cargo test` detects when one of them breaks.
 
+pub mod avro;
 pub mod bloom_header;
 pub mod decrypt;
+pub mod delta_log;
 pub mod footer;
 pub mod memory;
 pub mod page_map;
@@ -25,11 +27,13 @@ use parsieve::{Result, parquet::Footer};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 16] = [
     ("footer", footer::run),
     ("bloom_header", bloom_header::run),
     ("rewrite", rewrite::run),
     ("decrypt", decrypt::run),
+    ("avro", avro::run),
+    ("delta_log", delta_log::run),
     ("page_map", page_map::run),
     ("rows", rows::run),
     ("shelf", shelf::run),

@@ -16,7 +16,7 @@ use parsieve::sieve::{
 };
 
 use super::sieve::{SMALL, locations, unframe};
-use super::{drive, page_map, read_footer, rows, shelf};
+use super::{avro, delta_log, drive, page_map, read_footer, rows, shelf};
 
 /// The footer key of the encrypted seeds.
 pub const FOOTER_KEY: &[u8; 16] = b"0123456789012345";
@@ -56,6 +56,8 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "sieve_keys" => bodies(Section::Keys, SMALL),
         "sieve_root" => bodies(Section::Root, SMALL),
         "sieve_delta" => vec![delta(words(20)), delta(texts(20)), delta(Vec::<(u128, u32)>::new())],
+        "avro" => avro::seeds(),
+        "delta_log" => delta_log::seeds(),
         "page_map" => page_map::seeds(table),
         "rows" => rows::seeds(),
         "shelf" => shelf::seeds(),

@@ -42,8 +42,11 @@ __all__ = [
     "coalesce",
     "contains_trigrams",
     "contains_words",
+    "delta_adds",
+    "delta_statistics",
     "false_positive_rate",
     "hash_column",
+    "index_bindings",
     "insert_trigrams",
     "insert_words",
     "instruction_sets",
@@ -614,6 +617,9 @@ def sieve_delta2(
     minus: Sequence[Buffer] = ...,
 ) -> bytes: ...
 def sieve_piece_keys(axis: SieveAxis, piece: Buffer, count: int) -> tuple[int, list[bytes]]: ...
+def delta_adds(log: bytes) -> tuple[list[pa.Array], list[tuple[int, int, int]]]: ...
+def delta_statistics(texts: Column, names: Sequence[str] = (), bound: str | None = None) -> list[pa.Array]: ...
+def index_bindings(text: bytes, has_numbers: bool) -> tuple[list[pa.Array], int, int] | None: ...
 def coalesce(ranges: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]]: ...
 def hash_column(
     column: Column,

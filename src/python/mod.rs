@@ -1,7 +1,6 @@
 //! The Python module `parsieve._core`. Each function converts its arguments, releases the GIL, calls the core, and
 //! converts the result.
 
-mod avro;
 mod bloom;
 mod bloom_index;
 mod column;
@@ -10,6 +9,7 @@ mod file;
 mod functions;
 mod import;
 mod keys;
+mod lake;
 mod literal;
 mod pages;
 mod rewrite;
@@ -21,7 +21,10 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     error::register(module)?;
-    module.add_class::<avro::AvroColumns>()?;
+    module.add_class::<lake::AvroColumns>()?;
+    module.add_function(wrap_pyfunction!(lake::delta_adds, module)?)?;
+    module.add_function(wrap_pyfunction!(lake::delta_statistics, module)?)?;
+    module.add_function(wrap_pyfunction!(lake::index_bindings, module)?)?;
     module.add_class::<bloom::BloomFilter>()?;
     module.add_class::<keys::FileKeys>()?;
     module.add_class::<file::Fetched>()?;

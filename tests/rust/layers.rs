@@ -16,9 +16,9 @@ use syn::visit::{self, Visit};
 const CRATE: &[&[&str]] = &[
     &["error"],
     &["int"],
-    &["isa", "cursor", "ranges"],
+    &["isa", "cursor", "ranges", "json"],
     &["varint"],
-    &["thrift", "arrow", "avro", "crypto"],
+    &["thrift", "arrow", "avro", "delta", "crypto"],
     &["hash"],
     &["bloom", "sieve", "value_set"],
     &["bloom_index", "parquet"],

@@ -26,6 +26,7 @@ from parsieve.index.sieve.reread import compact_units
 from parsieve.index.sieve.slice_delta import core_units
 from parsieve.index.text.fill import fill_content
 from parsieve.io.parallel import ProgressBar, map_in_threads, run_in_threads, thread_count
+from parsieve.lake.slices import InBlocks
 
 if TYPE_CHECKING:
     from parsieve.index.build.executor import Shelves
@@ -176,16 +177,17 @@ class LocalExecutor:
         """Store shelves with a Bloom filter for each unit and column; also return why slices could not be read."""
         failed: dict[Location, Exception] = {}
         budget = Budget(int(self.memory * UNSORTED_SHARE))
+        in_blocks = InBlocks(slices)
         with self._new_room() as room:
             waiting = {path: WaitingFilters(room, len(slices)) for path in rates}
 
             def read(number: int) -> None:
                 layouts = {path: of_slices[number] for path, of_slices in (units or {}).items()}
-                filters, error = fill_content(lake, slices[number], rates, budget, content=content, layouts=layouts)
+                filters, error = fill_content(lake, in_blocks[number], rates, budget, content=content, layouts=layouts)
                 for column, filled in zip(waiting.values(), filters, strict=True):
                     column.put(number, filled)
                 if error is not None:
-                    failed[slices[number].location] = error
+                    failed[in_blocks[number].location] = error
 
             run_in_threads(read, range(len(slices)), self._threads, "parsieve-index")
             shelves = {path: put_filters(self.store, column, self._shelf_bytes) for path, column in waiting.items()}

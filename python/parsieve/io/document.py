@@ -31,6 +31,21 @@ def write(kind: str, content: dict[str, Any], version: int = 1) -> bytes:
 
 def read(kind: str, data: bytes, name: str, newest: int = 1) -> Fields:
     """Decode a document of this kind, up to the version `newest` of its format. Errors mention `name`."""
+    text, version = unpack(kind, data, name, newest)
+    return parse(text, name, version)
+
+
+def parse(text: bytes, name: str, version: int) -> Fields:
+    """Return the fields in the JSON of a document."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{name} cannot be read: {error}") from error
+    return Fields(content, name, version)
+
+
+def unpack(kind: str, data: bytes, name: str, newest: int = 1) -> tuple[bytes, int]:
+    """Return the JSON of a document and its format version, after checking its kind and its checksum."""
     head, newline, body = data.partition(b"\n")
     words = head.split(b" ") if len(head) < 200 else []
     if not newline or len(words) != 4 or words[0] != b"parsieve-index" or words[1] != kind.encode():
@@ -45,14 +60,13 @@ def read(kind: str, data: bytes, name: str, newest: int = 1) -> Fields:
     if words[3] != hashlib.sha256(body).hexdigest().encode():
         raise FormatError(f"the checksum of {name} does not match its bytes")
     try:
-        unpack = zlib.decompressobj()
-        text = unpack.decompress(body, MAX_BYTES)
-        if not unpack.eof or unpack.unused_data:
-            raise FormatError(f"{name} has data after the end of its content, or ends too early")
-        content = json.loads(text)
-    except (zlib.error, ValueError, RecursionError) as error:
+        decompressor = zlib.decompressobj()
+        text = decompressor.decompress(body, MAX_BYTES)
+    except zlib.error as error:
         raise FormatError(f"{name} cannot be read: {error}") from error
-    return Fields(content, name, versions[words[2]])
+    if not decompressor.eof or decompressor.unused_data:
+        raise FormatError(f"{name} has data after the end of its content, or ends too early")
+    return text, versions[words[2]]
 
 
 class Fields:

@@ -15,6 +15,8 @@ import pyarrow.ipc
 
 # How many slices an iteration makes at a time.
 BATCH = 4096
+# How many slices `InBlocks` makes at once.
+BLOCK = 256
 # The columns that are arrays, in the order of the fields of `Slice`.
 _COLUMNS = ("partition", "group", "token", "path", "size", "num_rows", "clean")
 
@@ -220,6 +222,24 @@ class Slices(Sequence[Slice]):
         return StoredSlices.copy(self, range(len(self))).__reduce__()
 
 
+class InBlocks:
+    """Slices as objects, for readers that need them roughly in order. They are made a block at a time."""
+
+    def __init__(self, slices: Sequence[Slice]) -> None:
+        self._slices = slices
+        # The last two blocks by their first position. Threads may be on both sides of a border.
+        self._blocks: dict[int, Sequence[Slice]] = {}
+
+    def __getitem__(self, number: int) -> Slice:
+        """Return one slice."""
+        start = number // BLOCK * BLOCK
+        blocks = self._blocks
+        if start not in blocks:
+            blocks = {**dict(list(blocks.items())[-1:]), start: self._slices[start : start + BLOCK]}
+            self._blocks = blocks
+        return blocks[start][number - start]
+
+
 class MadeSlices(Slices):
     """Slices that exist as objects."""
 
@@ -394,10 +414,16 @@ def repeated(text: str, count: int) -> pa.StringArray:
     return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
+def locations_of(slices: Sequence[Slice]) -> list[Location]:
+    """Return the location of each slice."""
+    if not isinstance(slices, Slices):
+        return [file_slice.location for file_slice in slices]
+    return list(map(Location, slices.partition.to_pylist(), slices.group.to_pylist()))
+
+
 def locations_and_tokens(slices: Slices) -> tuple[list[Location], list[str]]:
     """Return the location of each slice, and its token."""
-    places = map(Location, slices.partition.to_pylist(), slices.group.to_pylist())
-    return list(places), slices.token.to_pylist()
+    return locations_of(slices), slices.token.to_pylist()
 
 
 def names_of(slices: Slices) -> list[str]:

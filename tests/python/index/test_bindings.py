@@ -14,11 +14,16 @@ from parsieve.index.log import bindings
 from parsieve.index.log.bindings import BINDINGS, Bindings
 from parsieve.index.log.parts import MAX_IDS, Part
 from parsieve.io import document
-from parsieve.lake.base import Location
+from parsieve.lake.base import Location, Slice
+from parsieve.lake.slices import Slices
 
 
 def place(number: int) -> Location:
     return Location(f"p={number % 3}", f"f{number}")
+
+
+def slice_at(location: Location, token: str) -> Slice:
+    return Slice(location.partition, location.group, token, None, None, None, True, {}, None)
 
 
 def test_random_updates_read_back_as_written_and_never_reuse_an_id(tmp_path: Path) -> None:
@@ -42,7 +47,18 @@ def test_random_updates_read_back_as_written_and_never_reuse_an_id(tmp_path: Pat
         tokens |= dict.fromkeys(renewed, f"renewed{step}")
         after = bound.after(tokens, read)
         before_chain, chain = chain, bindings.write(store, chain, bound, after)
-        assert bindings.read(store, chain) == after
+        stored = bindings.read(store, chain)
+        assert stored == after
+        # Columns find the same locations with the same tokens.
+        asked = [slice_at(place(number), r.choice(["t0", f"t{step}", ""])) for number in range(41)]
+        columns = stored.columns
+        assert columns is not None
+        assert columns.ids is not None
+        found = columns.ids.take(columns.positions(Slices.of(asked))).to_pylist()
+        assert found == [
+            (after.ids or {})[at.location] if at.token and after.tokens.get(at.location) == at.token else None
+            for at in asked
+        ]
         # Earlier chains still have the earlier bindings.
         assert bindings.read(store, before_chain) == bound
         fulls += len(chain) == 1

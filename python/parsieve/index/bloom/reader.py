@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from parsieve._core import ParsieveError
 from parsieve.index.bloom.shelf import ShelfReader
 from parsieve.index.log import bindings
+from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.commit import BloomState
 from parsieve.index.log.parts import BrokenPartError, Part, Shelf
 from parsieve.index.scan.units import WHOLE, UnitLayout
@@ -71,13 +72,17 @@ class BloomReader:
         self._shelves: list[ShelfReader | None] | None = None
 
     @cached_property
-    def bound(self) -> Mapping[Location, str]:
-        """Return the token of each location that the index covers; none if the bindings cannot be read."""
+    def _bindings(self) -> Bindings:
         try:
-            return bindings.read(self.store, self.state.bindings).tokens
+            return bindings.read(self.store, self.state.bindings)
         except self.permanent_errors as error:
             self.doubts["bindings"] = str(error)
-            return {}
+            return bindings.NOTHING
+
+    @property
+    def bound(self) -> Mapping[Location, str]:
+        """Return the token of each location that the index covers; none if the bindings cannot be read."""
+        return self._bindings.tokens
 
     def _open_shelves(self) -> list[ShelfReader | None]:
         with self._lock:
@@ -133,7 +138,9 @@ class BloomReader:
 
     def known(self, slices: Sequence[Slice]) -> pa.BooleanArray:
         """Return for each slice whether the index has a filter for its current version."""
-        bound = self.bound
+        bound, columns = self.bound, self._bindings.columns
+        if columns is not None:
+            return columns.positions(Slices.of(slices)).is_valid()
         pairs = zip(*locations_and_tokens(Slices.of(slices)), strict=True)
         return pa.array([bool(token) and bound.get(location) == token for location, token in pairs], pa.bool_())
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from parsieve.errors import ColumnNotFoundError
 from parsieve.index.build.renewals import Renewed
 from parsieve.index.log.columns import current_field
 from parsieve.index.log.commit import BloomState, ColumnState, TableState
 from parsieve.lake.base import ColumnPath, Location, Slice, Snapshot
-from parsieve.lake.slices import locations_and_tokens
+from parsieve.lake.slices import Slices, locations_and_tokens
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Target:
         return cls(snapshot, TableState.of(snapshot), covered)
 
     @cached_property
-    def slices(self) -> list[Slice]:
+    def slices(self) -> Slices:
         """Return the covered slices, sorted by location. The position of a slice is its number in a new index."""
         return self.slices_at(self.tokens.keys())
 
@@ -48,7 +49,7 @@ class Target:
         except ColumnNotFoundError:
             return None
 
-    def changed_slices(self, bound: Mapping[Location, str], renewed: Renewed) -> list[Slice]:
+    def changed_slices(self, bound: Mapping[Location, str], renewed: Renewed) -> Slices:
         """Return the slices that an index bound to these tokens has to read, sorted by location.
 
         `renewed` has the earlier tokens of slices that still have the same rows.
@@ -59,13 +60,13 @@ class Target:
             has_same_rows = bool(old_token) and old_token in renewed.get(location, ())
             if token is not None and token != old_token and not has_same_rows:
                 changed.append(number)
-        return _sorted(self.snapshot.slices.at(changed))
+        return _sorted(self.snapshot.slices, changed)
 
-    def slices_at(self, locations: Collection[Location]) -> list[Slice]:
+    def slices_at(self, locations: Collection[Location]) -> Slices:
         """Return the covered slices at these locations, sorted by location."""
         numbers = enumerate(locations_and_tokens(self.snapshot.slices)[0])
         chosen = [number for number, location in numbers if location in locations and location in self.tokens]
-        return _sorted(self.snapshot.slices.at(chosen))
+        return _sorted(self.snapshot.slices, chosen)
 
     def bindings(self, failed: Iterable[Location]) -> dict[Location, str]:
         """Return the tokens to bind. Slices that could not be read get none, so that the next update reads them."""
@@ -78,5 +79,9 @@ def require_readable(slices: Sequence[Slice], failed: Mapping[Location, Exceptio
         raise failed[slices[0].location]
 
 
-def _sorted(slices: Iterable[Slice]) -> list[Slice]:
-    return sorted(slices, key=lambda file_slice: file_slice.location)
+def _sorted(slices: Slices, numbers: Sequence[int]) -> Slices:
+    """Return the slices at some positions, sorted by location. Their objects are made when they are read."""
+    chosen = pa.array(numbers, pa.int64())
+    names = pa.table({"partition": slices.partition.take(chosen), "group": slices.group.take(chosen)})
+    order = pc.sort_indices(names, [("partition", "ascending"), ("group", "ascending")])
+    return slices.select(chosen.take(order))

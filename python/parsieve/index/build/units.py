@@ -11,6 +11,7 @@ from parsieve.index.scan.units import UNITS, Unit, UnitLayout
 from parsieve.io.parallel import map_in_threads
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.lake.base import ColumnPath, Lake, Slice
+from parsieve.lake.slices import BATCH
 
 # The rows of a unit where row groups are cut.
 ROWS_PER_UNIT = 20_000
@@ -62,7 +63,10 @@ def read_row_groups(lake: Lake, slices: Sequence[Slice], *, threads: int = REQUE
         except (ParsieveError, OSError, ValueError):
             return ()
 
-    return list(map_in_threads(read, slices, threads, "parsieve-index"))
+    row_groups: list[tuple[int, ...]] = []
+    for start in range(0, len(slices), BATCH):
+        row_groups += map_in_threads(read, slices[start : start + BATCH], threads, "parsieve-index")
+    return row_groups
 
 
 def _layout(layout: UnitLayout) -> UnitLayout:

@@ -7,11 +7,15 @@ older files of the index can never apply to newer versions of a data file.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
-from parsieve._core import FormatError
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parsieve._core import FormatError, index_bindings
 from parsieve.index.log.commit import FORMAT
 from parsieve.index.log.parts import MAX_IDS, Part
 from parsieve.io import document
@@ -19,7 +23,9 @@ from parsieve.io.parallel import map_in_threads
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import Location
+from parsieve.lake.slices import Slices
 
+ValueT = TypeVar("ValueT")
 BINDINGS = "bindings"
 # Reading a longer chain costs more than writing a new list.
 MAX_CHAIN = 8
@@ -34,6 +40,8 @@ class Bindings:
     ids: Mapping[Location, int] | None = None
     # The first id that was never used.
     next_id: int = 0
+    # The same bindings as columns, if they were read as such.
+    columns: BindingColumns | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def fresh(cls, locations: Sequence[Location], tokens: Mapping[Location, str]) -> Bindings:
@@ -108,19 +116,151 @@ def _rows(bindings: Bindings) -> dict[Location, tuple[Any, ...]]:
 def read(store: Store, chain: Sequence[Part]) -> Bindings:
     """Return the bindings after all changes of a chain."""
     files = list(map_in_threads(lambda part: part.get(store), chain, REQUESTS_AT_ONCE, "parsieve-read"))
+    documents = []
+    for part, data in zip(chain, files, strict=True):
+        name = f"{store}/{part.name}"
+        documents.append((name, *document.unpack(BINDINGS, data, name, newest=FORMAT)))
+    return _read_columns(documents) or _read_objects(documents)
+
+
+def _read_columns(documents: Sequence[tuple[str, bytes, int]]) -> Bindings | None:
+    """Return the bindings as columns, or None for unusual documents, and for documents with an error."""
+    columns, next_id = None, 0
+    for name, text, version in documents:
+        read = index_bindings(text, version == FORMAT)
+        if read is None or version != documents[0][2]:
+            return None
+        arrays, start, end = read
+        rest = document.parse(text[:start] + b"[]" + text[end:], name, version)
+        change = BindingColumns(*arrays[: 3 if version == 1 else 4])
+        if rest.get("full", bool) != (columns is None) or not change.are_distinct():
+            return None
+        gone = [Location(*row) for row in rest.rows("gone", str, str)]
+        columns = change if columns is None else columns.after(change, gone)
+        if version == FORMAT:
+            before, next_id = next_id, rest.get("next_id", int)
+            if not before <= next_id <= MAX_IDS or not columns.has_ids_below(next_id):
+                return None
+    if columns is None:
+        return None
+    tokens = _LazyMapping(columns.tokens)
+    return Bindings(tokens, None if columns.ids is None else _LazyMapping(columns.numbers), next_id, columns)
+
+
+def _read_objects(documents: Sequence[tuple[str, bytes, int]]) -> Bindings:
     state = _Chain()
-    for number, (part, data) in enumerate(zip(chain, files, strict=True)):
-        fields = document.read(BINDINGS, data, f"{store}/{part.name}", newest=FORMAT)
+    name = ""
+    for number, (name, text, version) in enumerate(documents):
+        fields = document.parse(text, name, version)
         if fields.get("full", bool) != (number == 0):
-            raise FormatError(f"{store}/{part.name} is at the wrong position of its chain")
-        if number and fields.version != state.version:
-            raise FormatError(f"{store}/{part.name} has another format version than the file that it changes")
-        state.apply(fields, f"{store}/{part.name}")
+            raise FormatError(f"{name} is at the wrong position of its chain")
+        if number and version != state.version:
+            raise FormatError(f"{name} has another format version than the file that it changes")
+        state.apply(fields, name)
     if state.version == 1:
         return Bindings(state.tokens)
     if len(set(state.ids.values())) != len(state.ids):
-        raise FormatError(f"{store}/{chain[-1].name}: two locations have the same id")
+        raise FormatError(f"{name}: two locations have the same id")
     return Bindings(state.tokens, state.ids, state.next_id)
+
+
+class _LazyMapping(Mapping[Location, ValueT]):
+    """A dictionary that is made when it is first used."""
+
+    def __init__(self, make: Callable[[], dict[Location, ValueT]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> dict[Location, ValueT]:
+        return self._make()
+
+    def __getitem__(self, location: Location) -> ValueT:
+        return self._made[location]
+
+    def __contains__(self, location: object) -> bool:
+        return location in self._made
+
+    def __iter__(self) -> Iterator[Location]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def get(self, location: Location, default: Any = None) -> Any:
+        """Return the value of a location."""
+        return self._made.get(location, default)
+
+    def items(self) -> ItemsView[Location, ValueT]:
+        """Return the locations with their values."""
+        return self._made.items()
+
+
+@dataclass(frozen=True, eq=False)
+class BindingColumns:
+    """Bindings as columns with an entry for each location. No location occurs twice."""
+
+    partition: pa.StringArray
+    group: pa.StringArray
+    token: pa.StringArray
+    # None in format 1.
+    ids: pa.Int64Array | None = None
+
+    @cached_property
+    def _keys(self) -> pa.StringArray:
+        return _keys_of(self.partition, self.group)
+
+    def are_distinct(self) -> bool:
+        """Return whether all locations differ, and whether their keys do, which a null character could prevent."""
+        if any(pc.any(pc.match_substring(names, "\0")).as_py() for names in (self.partition, self.group)):
+            return False
+        keys = self._keys
+        return pc.all(pc.greater(keys[1:], keys[:-1])).as_py() is not False or pc.count_distinct(keys).as_py() == len(
+            keys
+        )
+
+    def has_ids_below(self, next_id: int) -> bool:
+        """Return whether all ids differ and are in range."""
+        least_and_most = pc.min_max(self.ids).as_py()
+        is_in_range = not len(self.group) or 0 <= least_and_most["min"] <= least_and_most["max"] < next_id
+        return is_in_range and bool(pc.count_distinct(self.ids).as_py() == len(self.group))
+
+    def after(self, change: BindingColumns, gone: Sequence[Location]) -> BindingColumns:
+        """Return the bindings after a change that binds some locations, and unbinds others."""
+        unbound = pa.array([f"{location.partition}\0{location.group}" for location in gone], pa.string())
+        replaced = pa.concat_arrays([change._keys, unbound])
+        is_kept = pc.invert(pc.is_in(self._keys, value_set=replaced))
+        return BindingColumns(
+            pa.concat_arrays([self.partition.filter(is_kept), change.partition]),
+            pa.concat_arrays([self.group.filter(is_kept), change.group]),
+            pa.concat_arrays([self.token.filter(is_kept), change.token]),
+            None if self.ids is None else pa.concat_arrays([self.ids.filter(is_kept), change.ids]),
+        )
+
+    def positions(self, slices: Slices) -> pa.Int32Array:
+        """Return the position of each slice, or null if its location is not bound with its token."""
+        if self.partition.equals(slices.partition) and self.group.equals(slices.group):
+            tokens, positions = self.token, pc.indices_nonzero(pa.repeat(pa.scalar(True), len(self.token)))
+        else:
+            positions = pc.index_in(_keys_of(slices.partition, slices.group), value_set=self._keys)
+            tokens = self.token.take(positions)
+        is_current = pc.and_(pc.equal(tokens, slices.token), pc.not_equal(slices.token, ""))
+        return pc.if_else(pc.fill_null(is_current, False), positions.cast(pa.int32()), pa.scalar(None, pa.int32()))
+
+    def tokens(self) -> dict[Location, str]:
+        """Return the token of each location."""
+        return dict(zip(self._locations(), self.token.to_pylist(), strict=True))
+
+    def numbers(self) -> dict[Location, int]:
+        """Return the id of each location."""
+        ids = [] if self.ids is None else self.ids.to_pylist()
+        return dict(zip(self._locations(), ids, strict=True))
+
+    def _locations(self) -> Iterable[Location]:
+        return map(Location, self.partition.to_pylist(), self.group.to_pylist())
+
+
+def _keys_of(partition: pa.StringArray, group: pa.StringArray) -> pa.StringArray:
+    return pc.binary_join_element_wise(partition, group, "\0")
 
 
 @dataclass

@@ -23,6 +23,7 @@ from parsieve.io.ranges import RangeReader
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import Lake, Location, Slice
+from parsieve.lake.slices import locations_of
 
 # The slices of a part. A reader opens only the parts of the slices that it reads.
 SLICES_PER_PART = 1 << 16
@@ -77,7 +78,7 @@ def build_maps(
                 advance()
                 yield result
 
-    locations = [file_slice.location for file_slice in slices]
+    locations = locations_of(slices)
     return put_in_parts(store, locations, lambda start, end: maps(slices[start:end]), first_id=first_id, spill=spill)
 
 

@@ -21,6 +21,7 @@ from parsieve.index.log.log import Log
 from parsieve.index.log.publish import Transaction
 from parsieve.index.pages.build import SLICES_PER_PART, MapReport, wants_map
 from parsieve.index.pages.compact import merge_maps, renumber_maps
+from parsieve.lake.slices import locations_of
 
 if TYPE_CHECKING:
     from parsieve.index.log.parts import Part
@@ -59,7 +60,7 @@ def build(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any]) -> 
     """Read the footers of all files of a snapshot, and commit a new map of their pages."""
     target = Target.of(snapshot)
     report = executor.map_pages(lake, target.slices)
-    locations = [file_slice.location for file_slice in target.slices]
+    locations = locations_of(target.slices)
     bound = Bindings.fresh(locations, target.bindings(report.to_retry()))
     chain = bindings.write(log.store, (), bindings.NOTHING, bound)
     state = MapState(target.table, chain, tuple(report.parts))
@@ -98,7 +99,7 @@ def update(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any]) ->
             reads[scan] = executor.map_pages(lake, changed) if changed else MapReport()
             written |= {part for files in reads[scan].parts for part in files.parts()}
         report = reads[scan]
-        after = bound.after(target.bindings(report.to_retry()), [file_slice.location for file_slice in changed])
+        after = bound.after(target.bindings(report.to_retry()), locations_of(changed))
         files = (*state.files, *(replace(part, first_id=bound.next_id + part.first_id) for part in report.parts))
         chain: tuple[Part, ...]
         if len(after.tokens) < (1 - MOST_GONE) * after.next_id:

@@ -25,6 +25,7 @@ from parsieve.index.scan.units import UnitCutter, UnitNumbers
 from parsieve.io import interrupts
 from parsieve.io.parallel import run_in_threads
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
+from parsieve.lake.slices import InBlocks
 from parsieve.predicate.elements import flat
 
 # Shares of the allowed memory for unsorted rows, and for finished runs or more unsorted rows. The rest is for reading.
@@ -173,6 +174,8 @@ def _scan(
     local, lock = threading.local(), threading.Lock()
     all_buffers: list[_Buffers] = []
 
+    in_blocks = InBlocks(slices)
+
     def read(number: int) -> None:
         buffers: _Buffers | None = getattr(local, "buffers", None)
         if buffers is None:
@@ -182,7 +185,7 @@ def _scan(
         # Columns that are still read, and what cuts their rows at unit borders.
         cutters = {at: column.units.cutter(number) for at, column in enumerate(columns)}
         try:
-            for batch in lake.read_keys(slices[number], list(paths)):
+            for batch in lake.read_keys(in_blocks[number], list(paths)):
                 for at, cutter in list(cutters.items()):
                     if not buffers.push(at, batch.column(columns[at].place), cutter):
                         columns[at].leave_out(number)

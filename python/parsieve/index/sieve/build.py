@@ -20,6 +20,7 @@ from parsieve.index.log.log import Log
 from parsieve.index.log.publish import Transaction
 from parsieve.index.scan.units import Unit
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
+from parsieve.lake.slices import locations_of
 
 # Ranges of rows are the finest units. Files that have none are answered as a whole.
 DEFAULT = Layout("rows")
@@ -83,13 +84,13 @@ class _Sieve:
         # A slice that cannot be read fails for all columns, because one scan reads them all.
         failed = failed_locations(slices, next(iter(rows.values())))
         require_readable(slices, failed)
-        locations = [file_slice.location for file_slice in slices]
+        locations = locations_of(slices)
         return self.executor.build_bases(rows, units, self.layouts, locations, instant), failed
 
     def bindings(self, slices: Sequence[Slice], tokens: Mapping[Location, str]) -> Bindings:
         if None in self.layouts.values():
             return Bindings(tokens)
-        return Bindings.fresh([file_slice.location for file_slice in slices], tokens)
+        return Bindings.fresh(locations_of(slices), tokens)
 
     def state(self, column: BoundColumn, files: Base) -> ColumnState:
         return ColumnState(*column, base=files, layout=self.layouts[column.path])

@@ -282,13 +282,20 @@ class ColumnReader:
         last = self._numbered
         if last is not None and last[0] is slices:
             return last[1]
+        columns, timeline = self.bindings.columns, self.timeline
+        if columns is None or columns.ids is None or timeline is None:
+            array = self._numbered_by_objects(slices)
+        else:
+            array = columns.ids.take(columns.positions(Slices.of(slices))).cast(pa.uint32())
+        if isinstance(slices, Slices):
+            # Any other sequence may change later.
+            self._numbered = (slices, array)
+        return array
+
+    def _numbered_by_objects(self, slices: Sequence[Slice]) -> pa.UInt32Array:
         bound, numbers = self.bound, self.numbers
         number_of_slices = [
             numbers.get(location) if token and bound.get(location) == token else None
             for location, token in zip(*locations_and_tokens(Slices.of(slices)), strict=True)
         ]
-        array = pa.array(number_of_slices, pa.uint32())
-        if isinstance(slices, Slices):
-            # Any other sequence may change later.
-            self._numbered = (slices, array)
-        return array
+        return pa.array(number_of_slices, pa.uint32())

@@ -30,6 +30,7 @@ from parsieve.index.sieve.reread import masks_of
 from parsieve.index.sieve.slice_delta import SliceDelta
 from parsieve.io.store.base import Store
 from parsieve.lake.base import ColumnPath, Location
+from parsieve.lake.slices import locations_of
 
 if TYPE_CHECKING:
     from parsieve.index.build.renewals import Renewed
@@ -114,7 +115,7 @@ class _Change:
     def bound_after(self, target: Target, rows: ColumnRows | None) -> Bindings:
         """Return the bindings once the rows are indexed."""
         failed = {} if rows is None else failed_locations(self.slices, rows)
-        return self.bound.after(target.bindings(failed), [file_slice.location for file_slice in self.slices])
+        return self.bound.after(target.bindings(failed), locations_of(self.slices))
 
 
 class _Reads(Generic[RowsT]):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,8 +21,10 @@ _VECTOR = pa.struct(
     | {"cardinality": pa.int64()}
 )
 _VECTOR_NAMES = [field.name for field in _VECTOR]
-# The number of files from commits after which their lists are converted to columns.
+# The fewest files in an array of statistics, if there are several arrays.
 _ROWS = 1 << 13
+# The most bytes of statistics that are moved in one array.
+_MAX_BYTES = 1 << 30
 # Identifies a file with its deletion vector: the path, and the vector's ID if there is a vector.
 Key = str
 
@@ -77,6 +79,24 @@ class LogFiles:
             vector=vector,
         )
 
+    @classmethod
+    def of_lines(cls, columns: Sequence[pa.Array]) -> LogFiles:
+        """Return the files in the columns of `delta_adds`."""
+        path, partition_values, size, modified, stats, vector = columns
+        return cls(_unquoted(path), _maps(partition_values), size, modified, pa.chunked_array([stats]), vector)
+
+    @classmethod
+    def of_actions(cls, adds: Sequence[Mapping[str, Any]]) -> LogFiles:
+        """Return the files in `add` actions."""
+        return cls(
+            path=pa.array([unquoted(add["path"]) for add in adds], _TEXT),
+            partition_values=pa.array([list((add["partitionValues"] or {}).items()) for add in adds], _VALUES),
+            size=pa.array([int(add["size"]) for add in adds], pa.int64()),
+            modified=pa.array([int(add["modificationTime"]) for add in adds], pa.int64()),
+            stats=_chunked([add.get("stats") for add in adds]),
+            vector=pa.array([_vector(add.get("deletionVector")) for add in adds], _VECTOR),
+        )
+
     @staticmethod
     def concatenated(parts: Sequence[LogFiles]) -> LogFiles:
         """Return the files of all parts."""
@@ -119,14 +139,14 @@ class LogFiles:
         at = pc.fill_null(pc.binary_join_element_wise("@", offset.cast(_TEXT), ""), "")
         return pc.fill_null(pc.binary_join_element_wise(kind, place, at, ""), "")
 
-    def without(self, keys: Collection[Key]) -> LogFiles:
-        """Return the files whose keys are not in `keys`."""
-        if not keys:
+    def without(self, removed: Mapping[Key, int]) -> LogFiles:
+        """Return the files without the removed ones. `removed` has the number of files in front of each removal."""
+        if not removed:
             return self
-        paths = pa.array({key.partition("\0")[0] for key in keys}, _TEXT)
+        paths = pa.array({key.partition("\0")[0] for key in removed}, _TEXT)
         suspects = pc.indices_nonzero(pc.is_in(self.path, value_set=paths))
         names = zip(suspects.to_pylist(), self.take(suspects)._keys(), strict=True)
-        return self._except([number for number, key in names if key in keys])
+        return self._except([number for number, key in names if number < removed.get(key, 0)])
 
     def without_duplicates(self) -> LogFiles:
         """Return the files without repeated keys. The last file with each key stays."""
@@ -150,81 +170,14 @@ class LogFiles:
     def _except(self, excluded: Sequence[int]) -> LogFiles:
         if not excluded:
             return self
-        numbers = pa.array(range(len(self)), pa.int64())
-        return self.take(numbers.filter(pc.invert(pc.is_in(numbers, value_set=pa.array(excluded, pa.int64())))))
+        numbers = pc.indices_nonzero(pa.repeat(pa.scalar(True), len(self)))
+        return self.take(numbers.filter(pc.invert(pc.is_in(numbers, value_set=pa.array(excluded, numbers.type)))))
 
     def texts(self, column: str) -> pa.StringArray:
         """Return the text of a column's value in each file, null if there is none."""
         if not len(self.partition_values.items):
             return pa.nulls(len(self), _TEXT)
         return pc.map_lookup(self.partition_values, pa.scalar(column, _TEXT), "last")
-
-
-class NewFiles:
-    """The files that commits add and that no later commit removes."""
-
-    def __init__(self) -> None:
-        # The position of each file among all added files.
-        self._live: dict[Key, int] = {}
-        self._count = 0
-        # The first files as columns. The lists below contain the others.
-        self._parts: list[LogFiles] = []
-        self._clear()
-
-    def _clear(self) -> None:
-        self._path: list[str] = []
-        self._values: list[list[tuple[str, Any]]] = []
-        self._size: list[int] = []
-        self._modified: list[int] = []
-        self._stats: list[Any] = []
-        self._vector: list[Any] = []
-
-    def add(self, adds: Sequence[Mapping[str, Any]]) -> None:
-        """Apply `add` actions in their order."""
-        paths = [_unquote(add["path"]) for add in adds]
-        vectors = [add.get("deletionVector") for add in adds]
-        keys = paths if vectors.count(None) == len(vectors) else list(map(key_of, paths, vectors))
-        self._path += paths
-        self._values += [list((add["partitionValues"] or {}).items()) for add in adds]
-        self._size += [int(add["size"]) for add in adds]
-        self._modified += [int(add["modificationTime"]) for add in adds]
-        self._stats += [add.get("stats") for add in adds]
-        self._vector += [vector and {name: vector.get(name) for name in _VECTOR_NAMES} for vector in vectors]
-        self._live.update(zip(keys, range(self._count, self._count + len(keys)), strict=True))
-        self._count += len(keys)
-        if len(self._path) >= _ROWS:
-            self._flush()
-
-    def remove(self, remove: Mapping[str, Any]) -> Key:
-        """Apply a `remove` action, and return the key of the file."""
-        key = key_of(_unquote(remove["path"]), remove.get("deletionVector"))
-        self._live.pop(key, None)
-        return key
-
-    def keys(self) -> Collection[Key]:
-        """Return the keys of the remaining files."""
-        return self._live.keys()
-
-    def columns(self) -> LogFiles:
-        """Return the remaining files."""
-        self._flush()
-        files = LogFiles.concatenated(self._parts)
-        if len(self._live) == self._count:
-            return files
-        return files.take(pa.array(self._live.values(), pa.int64()))
-
-    def _flush(self) -> None:
-        """Convert the lists to columns, which need less memory."""
-        files = LogFiles(
-            path=pa.array(self._path, _TEXT),
-            partition_values=pa.array(self._values, _VALUES),
-            size=pa.array(self._size, pa.int64()),
-            modified=pa.array(self._modified, pa.int64()),
-            stats=_chunked(self._stats),
-            vector=pa.array(self._vector, _VECTOR),
-        )
-        self._parts.append(files)
-        self._clear()
 
 
 def key_of(path: str, vector: Mapping[str, Any] | None) -> Key:
@@ -235,7 +188,15 @@ def key_of(path: str, vector: Mapping[str, Any] | None) -> Key:
     return f"{path}\0{vector['storageType']}{vector['pathOrInlineDv']}{offset}"
 
 
-def _unquote(path: str) -> str:
+def _vector(vector: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    if vector is None:
+        return None
+    required = {name: vector[name] for name in ("storageType", "pathOrInlineDv")}
+    return required | {name: vector.get(name) for name in ("offset", "sizeInBytes", "cardinality")}
+
+
+def unquoted(path: str) -> str:
+    """Return a path in the log without its percent escapes."""
     return unquote(path) if "%" in path else path
 
 
@@ -255,13 +216,24 @@ def _taken(column: pa.ChunkedArray, numbers: pa.Array) -> pa.ChunkedArray:
     if column.num_chunks < 2:
         return column.take(numbers)
     ends = list(accumulate(len(chunk) for chunk in column.chunks))
-    parts: list[tuple[int, list[int]]] = []
-    for number in numbers.to_pylist():
+    blocks = [_block(column, ends, numbers.slice(start, _ROWS)) for start in range(0, len(numbers), _ROWS)]
+    return pa.chunked_array(list(chain.from_iterable(blocks)), _TEXT)
+
+
+def _block(column: pa.ChunkedArray, ends: Sequence[int], numbers: pa.Array) -> list[pa.Array]:
+    """Return the entries at some positions in one array, or in several if they are too large for one."""
+    positions: dict[int, list[int]] = {}
+    places: dict[int, list[int]] = {}
+    for place, number in enumerate(numbers.to_pylist()):
         chunk = bisect_right(ends, number)
-        if not parts or parts[-1][0] != chunk:
-            parts.append((chunk, []))
-        parts[-1][1].append(number - ends[chunk] + len(column.chunk(chunk)))
-    return pa.chunked_array([column.chunk(chunk).take(pa.array(at, pa.int64())) for chunk, at in parts], _TEXT)
+        positions.setdefault(chunk, []).append(number - ends[chunk] + len(column.chunk(chunk)))
+        places.setdefault(chunk, []).append(place)
+    parts = [column.chunk(chunk).take(pa.array(at, pa.int64())) for chunk, at in positions.items()]
+    if sum(part.nbytes for part in parts) > _MAX_BYTES and len(numbers) > 1:
+        half = len(numbers) // 2
+        return [*_block(column, ends, numbers.slice(0, half)), *_block(column, ends, numbers.slice(half))]
+    order = pa.array(chain.from_iterable(places.values()), pa.int64())
+    return [pa.concat_arrays(parts).take(pc.sort_indices(order))]
 
 
 def _chunked(texts: Sequence[Any]) -> pa.ChunkedArray:
@@ -284,7 +256,7 @@ def _unquoted(paths: pa.StringArray) -> pa.StringArray:
     quoted = pc.match_substring(paths, "%")
     if not pc.any(quoted).as_py():
         return paths
-    return pc.replace_with_mask(paths, quoted, pa.array(map(_unquote, paths.filter(quoted).to_pylist()), _TEXT))
+    return pc.replace_with_mask(paths, quoted, pa.array(map(unquoted, paths.filter(quoted).to_pylist()), _TEXT))
 
 
 def _numbers(values: pa.Array) -> pa.Int64Array:

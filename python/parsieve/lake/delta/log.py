@@ -14,9 +14,9 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-from parsieve._core import FormatError, UnsupportedError
+from parsieve._core import FormatError, UnsupportedError, delta_adds
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
-from parsieve.lake.delta.files import Key, LogFiles, NewFiles
+from parsieve.lake.delta.files import Key, LogFiles, key_of, unquoted
 from parsieve.lake.rows.file_rows import foreign
 from parsieve.lake.storage.storage import Storage
 
@@ -29,6 +29,8 @@ _ADD = ["path", "partitionValues", "size", "modificationTime", "stats", "deletio
 _OTHERS = ["metaData", "protocol", "sidecar"]
 # Batch sizes for a checkpoint: its rows, and the bytes that one request reads.
 _ROWS, _BUFFER = 1 << 15, 1 << 16
+# Bytes of commits that are read together.
+_BATCH_BYTES = 8 << 20
 _COLUMNS = [*(f"add.{name}" for name in _ADD), *_OTHERS]
 
 
@@ -81,11 +83,11 @@ def _replay(
     replay = _Replay(storage)
     if earlier is not None:
         replay.state = {"protocol": earlier.protocol, "metaData": earlier.metadata}
-        replay.base.append(earlier.files)
+        replay.add_files(earlier.files)
     for content in _read_all(storage, _checkpoint_content, checkpoint):
         replay.add_checkpoint(content)
-    for name, text in zip(commits, _read_all(storage, _read, commits), strict=True):
-        replay.apply(_lines(text, name))
+    for batch in _batches(zip(commits, _read_all(storage, _read, commits), strict=True)):
+        replay.add_commits(batch)
     state = replay.state
     if "protocol" not in state or "metaData" not in state:
         raise FormatError(f"the log of {storage.uri} has no protocol or no metadata at version {version}")
@@ -123,20 +125,35 @@ def _read(storage: Storage, name: str) -> bytes:
     return data
 
 
-def _lines(text: bytes, name: str) -> Sequence[Mapping[str, Any]]:
-    """Return the actions of a file, one on each line."""
-    lines = [line for line in text.splitlines() if line.strip()]
+def _batches(commits: Iterable[tuple[str, bytes]]) -> Iterator[dict[str, bytes]]:
+    """Yield the contents of commits by name, several at a time."""
+    batch: dict[str, bytes] = {}
+    size = 0
+    for name, text in commits:
+        batch[name] = text
+        size += len(text)
+        if size >= _BATCH_BYTES:
+            yield batch
+            batch, size = {}, 0
+    if batch:
+        yield batch
+
+
+def _lines(text: bytes, name: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the actions of a file, one on each line."""
     try:
-        # One array is read faster than many objects.
-        actions: list[Mapping[str, Any]] = json.loads(b"[%b]" % b",".join(lines))
-        if len(actions) == len(lines):
-            return actions
-    except ValueError:
-        pass
-    try:
-        return [json.loads(line) for line in lines]
+        yield from (json.loads(line) for line in text.splitlines() if line.strip())
     except ValueError as error:
         raise FormatError(f"{name} of Delta's log contains a line that is not JSON: {error}") from error
+
+
+def _others(lines: Sequence[bytes]) -> list[Mapping[str, Any]] | None:
+    """Return the actions in some lines, or None if a line is not an action, or adds a file."""
+    try:
+        actions = [json.loads(line) for line in lines]
+    except ValueError:
+        return None
+    return None if any(type(action) is not dict or action.get("add") for action in actions) else actions
 
 
 @dataclass(slots=True)
@@ -172,48 +189,66 @@ class _Replay:
 
     def __init__(self, storage: Storage) -> None:
         self.state: dict[str, Any] = {}
-        # The files of the checkpoint, or of an earlier state.
-        self.base: list[LogFiles] = []
-        # The files that commits added, and the keys of files that commits removed.
-        self._added = NewFiles()
-        self._removed: set[Key] = set()
+        # All files that were added, in order, and their number.
+        self._parts: list[LogFiles] = []
+        self._count = 0
+        # The keys of removed files, with the number of files in front of each removal.
+        self._removed: dict[Key, int] = {}
         self._storage = storage
 
     def add_checkpoint(self, content: _Content) -> None:
         """Add the contents of a file of the checkpoint, with its sidecars."""
-        self.base += content.files
+        for files in content.files:
+            self.add_files(files)
         for action in content.actions:
             if sidecar := action.get("sidecar"):
                 with _checked():
                     name = unquote(sidecar["path"]).rpartition("/")[2]
                 self.add_checkpoint(_checkpoint_content(self._storage, f"_sidecars/{name}"))
-            elif not action.get("remove"):
-                # A checkpoint lists removed files for `VACUUM`. Its `add` actions are the files of the table.
-                self.apply([action])
+        # A checkpoint lists removed files for `VACUUM`. Its `add` actions are the files of the table.
+        self._apply(action for action in content.actions if not (action.get("sidecar") or action.get("remove")))
 
-    def apply(self, actions: Iterable[Mapping[str, Any]]) -> None:
-        """Apply the actions of a commit."""
-        added, removed, state = self._added, self._removed, self.state
+    def add_commits(self, commits: Mapping[str, bytes]) -> None:
+        """Apply the actions of commits."""
+        log = b"\n".join(commits.values())
+        columns, lines = delta_adds(log)
+        others = _others([log[start:end] for _, start, end in lines])
+        if others is None:
+            # Python reads unusual actions, or finds the commit with the error.
+            for name, text in commits.items():
+                self._apply(_lines(text, name))
+            return
+        with _checked():
+            for (num_adds, _, _), action in zip(lines, others, strict=True):
+                self._apply_other(action, self._count + num_adds)
+            self.add_files(LogFiles.of_lines(columns))
+
+    def _apply(self, actions: Iterable[Mapping[str, Any]]) -> None:
         adds: list[Mapping[str, Any]] = []
         with _checked():
             for action in actions:
                 if add := action.get("add"):
                     adds.append(add)
-                elif remove := action.get("remove"):
-                    added.add(adds)
-                    adds.clear()
-                    removed.add(added.remove(remove))
-                for name in ("protocol", "metaData"):
-                    if action.get(name):
-                        state[name] = action[name]
-            added.add(adds)
+                self._apply_other(action, self._count + len(adds))
+            self.add_files(LogFiles.of_actions(adds))
+
+    def _apply_other(self, action: Mapping[str, Any], count: int) -> None:
+        """Apply an action, except for its added file, after some number of files."""
+        if (remove := action.get("remove")) and not action.get("add"):
+            self._removed[key_of(unquoted(remove["path"]), remove.get("deletionVector"))] = count
+        for name in ("protocol", "metaData"):
+            if action.get(name):
+                self.state[name] = action[name]
+
+    def add_files(self, files: LogFiles) -> None:
+        """Add files after all others."""
+        self._parts.append(files)
+        self._count += len(files)
 
     def files(self) -> LogFiles:
         """Return the files in the table after all actions."""
         with _checked():
-            replaced = self._removed.union(self._added.keys())
-            base = [part.without(replaced) for part in self.base]
-            return LogFiles.concatenated([*base, self._added.columns()]).without_duplicates()
+            return LogFiles.concatenated(self._parts).without(self._removed).without_duplicates()
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Read the statistics of one column from the JSON in Delta's log, without losing precision.
 
-Arrow's JSON reader reads the statistics of many files together. It rejects everything that Python would read in another
-way. Python reads the files of a rejected batch one by one.
+The compiled reader leaves out everything that Python would read in another way. Python reads these files one by one.
 """
 
 from __future__ import annotations
@@ -9,16 +8,15 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 import pyarrow.types as pt
 
+from parsieve._core import delta_statistics
 from parsieve.lake import bounds
 from parsieve.lake.base import ColumnPath, Statistics
 from parsieve.lake.delta.schema import WIDENED, physical
@@ -26,35 +24,20 @@ from parsieve.lake.rows.columns import leaf_field
 from parsieve.lake.rows.fields import fields_at
 
 _ZONE = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
-# Bytes of statistics in one batch.
-_BATCH_BYTES = 8 << 20
-# After Arrow rejects a batch, it gets halves of it, down to this many files.
-_FEWEST = 1 << 9
-# Arrow's reader calls itself for each level of JSON, so deeper texts could exhaust the stack.
-_DEEPEST = 1000
-# A key that no statistics have. Its value numbers the files.
-_NUMBER = "parsieve.number"
 _INT64 = pa.int64()
-_FLOAT64 = pa.float64()
 # A type for decimals of any precision and scale.
 _DECIMAL = pa.decimal256(76, 38)
 
 
 def row_counts(stats: pa.ChunkedArray) -> pa.Int64Array:
     """Return the number of rows of each file, or null if its statistics do not contain it."""
-    return _joined([part for texts in _batches(stats) for part in _row_counts(texts)], _INT64)
+    return _joined([_row_counts(texts) for texts in stats.chunks], _INT64)
 
 
-def _row_counts(texts: pa.StringArray) -> Iterator[pa.Int64Array]:
-    read = _read_fast(texts, [], None) if len(texts) > 1 else None
-    if read is not None:
-        yield _not_negative(read["rows"])
-    elif len(texts) > _FEWEST:
-        half = len(texts) // 2
-        yield from _row_counts(texts.slice(0, half))
-        yield from _row_counts(texts.slice(half))
-    else:
-        yield _counts(_parsed(text).get("numRecords") for text in texts.to_pylist())
+def _row_counts(texts: pa.StringArray) -> pa.Int64Array:
+    rows, *_, is_read = delta_statistics(texts)
+    rest = _counts(_parsed(text).get("numRecords") for text in texts.filter(pc.invert(is_read)).to_pylist())
+    return _not_negative(_filled(rows, is_read, rest))
 
 
 def statistics_of(stats: pa.ChunkedArray, schema: pa.Schema, path: ColumnPath, clean: pa.BooleanArray) -> Statistics:
@@ -66,8 +49,8 @@ def statistics_of(stats: pa.ChunkedArray, schema: pa.Schema, path: ColumnPath, c
     bounded = pt.is_integer(kind) or not any(WIDENED in (field.metadata or {}) for field in fields)
     parts: list[Statistics] = []
     at = 0
-    for texts in _batches(stats):
-        parts += _statistics(texts, names, kind, bounded, clean.slice(at, len(texts)))
+    for texts in stats.chunks:
+        parts.append(_statistics(texts, names, kind, bounded, clean.slice(at, len(texts))))
         at += len(texts)
     return Statistics(
         lower=_joined([part.lower for part in parts], kind),
@@ -79,127 +62,46 @@ def statistics_of(stats: pa.ChunkedArray, schema: pa.Schema, path: ColumnPath, c
 
 def _statistics(
     texts: pa.StringArray, names: Sequence[str], kind: pa.DataType, bounded: bool, clean: pa.BooleanArray
-) -> Iterator[Statistics]:
-    """Yield the statistics of some files, in parts. Arrow or Python reads each part."""
+) -> Statistics:
     stored = _stored_as(kind)
-    read = None if stored is None else _read_fast(texts, names, stored)
-    if read is not None:
-        unknown = pa.nulls(len(texts), kind)
-        lower, upper = _certain_arrays(read["low"], read["high"], kind) if bounded else (unknown, unknown)
-        yield Statistics(lower, upper, *_certain_counts(read["nulls"], read["rows"], read["tight"], clean))
-    elif len(texts) > _FEWEST and stored is not None:
-        half = len(texts) // 2
-        yield from _statistics(texts.slice(0, half), names, kind, bounded, clean.slice(0, half))
-        yield from _statistics(texts.slice(half), names, kind, bounded, clean.slice(half))
-    else:
-        yield _exact_statistics(texts, names, kind, bounded, clean)
+    if stored is None:
+        return _exact_statistics(texts, names, kind, bounded, clean)
+    rows, tight, nulls, low, high, is_read = delta_statistics(texts, list(names), stored)
+    unknown = pa.nulls(len(texts), kind)
+    lower, upper = _certain_arrays(low, high, kind) if bounded else (unknown, unknown)
+    read = Statistics(lower, upper, *_certain_counts(nulls, rows, tight, clean))
+    if pc.all(is_read).as_py() is not False:
+        return read
+    is_left = pc.invert(is_read)
+    rest = _exact_statistics(texts.filter(is_left), names, kind, bounded, clean.filter(is_left))
+    return Statistics(
+        lower=_filled(read.lower, is_read, rest.lower),
+        upper=_filled(read.upper, is_read, rest.upper),
+        null_count=_filled(read.null_count, is_read, rest.null_count),
+        value_count=_filled(read.value_count, is_read, rest.value_count),
+    )
 
 
-def _batches(stats: pa.ChunkedArray) -> Iterator[pa.StringArray]:
-    for chunk in stats.chunks:
-        size = max(_FEWEST, len(chunk) * _BATCH_BYTES // max(1, chunk.nbytes))
-        for start in range(0, len(chunk), size):
-            yield chunk.slice(start, size)
+def _filled(values: pa.Array, is_read: pa.BooleanArray, rest: pa.Array) -> pa.Array:
+    """Return the values of all files. `rest` has the values of the files that were not read."""
+    return pc.replace_with_mask(values, pc.invert(is_read), rest) if len(rest) else values
 
 
 def _joined(parts: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
     return pa.concat_arrays(list(parts)) if parts else pa.array([], kind)
 
 
-def _stored_as(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type with which Arrow reads minima and maxima, or None if only Python reads them exactly."""
+def _stored_as(kind: pa.DataType) -> str | None:
+    """Return how minima and maxima are written, or None if only Python reads them exactly."""
     if pt.is_boolean(kind):
-        return kind
+        return "bool"
     if pt.is_integer(kind):
-        return _INT64
+        return "int64"
     if pt.is_floating(kind):
-        return _FLOAT64
+        return "float64"
     if pt.is_decimal(kind):
-        return _DECIMAL
-    return pa.string() if pt.is_string(kind) or pt.is_date(kind) or pt.is_timestamp(kind) else None
-
-
-def _read_fast(texts: pa.StringArray, names: Sequence[str], kind: pa.DataType | None) -> dict[str, pa.Array] | None:
-    """Read the statistics of some files with Arrow. Return None if Arrow rejects any of them."""
-    if texts.null_count or pc.min(pc.binary_length(texts)).as_py() == 0:
-        texts = pc.if_else(pc.fill_null(pc.not_equal(texts, ""), False), texts, "{}")
-    if not pc.all(pc.starts_with(texts, "{")).as_py() or _may_be_deep(texts):
-        return None
-    if kind == _DECIMAL and _read_fast(texts, names, _FLOAT64) is None:
-        # Arrow also reads decimals from strings, which writers do not use for numbers.
-        return None
-    fields: dict[str, Any] = {_NUMBER: _INT64, "numRecords": _INT64, "tightBounds": pa.bool_()}
-    if kind is not None:
-        fields |= {"minValues": _nested(names, kind), "maxValues": _nested(names, kind)}
-        fields["nullCount"] = _nested(names, _INT64)
-    options = pj.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore")
-    numbers, digits = _row_numbers(len(texts))
-    try:
-        data = _numbered(texts, digits)
-        reading = pj.ReadOptions(use_threads=False, block_size=max(1, data.size))
-        table = pj.read_json(pa.BufferReader(data), reading, options)
-    except (pa.ArrowException, ValueError):
-        return None
-    # A text with two objects, or an object that spans two texts, would shift the numbers.
-    if table.num_rows != len(texts) or not _column(table, _NUMBER).equals(numbers):
-        return None
-    columns = {"rows": _column(table, "numRecords"), "tight": _column(table, "tightBounds")}
-    if kind is not None:
-        for name, column in (("low", "minValues"), ("high", "maxValues"), ("nulls", "nullCount")):
-            columns[name] = _leaf(_column(table, column), names)
-        if pt.is_floating(kind) and not (_is_finite(columns["low"]) and _is_finite(columns["high"])):
-            # Arrow reads a number that is too large for a double as infinite.
-            return None
-    return columns
-
-
-def _nested(names: Sequence[str], kind: pa.DataType) -> pa.DataType:
-    for name in reversed(names):
-        kind = pa.struct([pa.field(name, kind)])
-    return kind
-
-
-@lru_cache(2)
-def _row_numbers(count: int) -> tuple[pa.Int64Array, pa.StringArray]:
-    """Return the numbers of some rows, and their digits. Most batches have as many rows as the one before."""
-    numbers = pa.array(range(count), _INT64)
-    return numbers, numbers.cast(pa.string())
-
-
-def _may_be_deep(texts: pa.StringArray) -> bool:
-    if pc.max(pc.binary_length(texts)).as_py() <= _DEEPEST:
-        return False
-    levels = pc.add(pc.count_substring(texts, "{"), pc.count_substring(texts, "["))
-    return bool(pc.max(levels).as_py() > _DEEPEST)
-
-
-def _numbered(texts: pa.StringArray, digits: pa.StringArray) -> pa.Buffer:
-    """Return JSON objects with a number in front of each, one per line."""
-    # Without an end, pyarrow 26 fails on arrays of some thousand texts.
-    rest = pc.binary_slice(texts.view(pa.binary()), 1, (1 << 31) - 1).view(pa.string())
-    # Arrow rejects the comma in front of an empty object of another form, such as `{ }`.
-    comma: Any = ","
-    if pc.any(pc.equal(texts, "{}")).as_py():
-        comma = pc.if_else(pc.equal(texts, "{}"), "", ",")
-    lines = pc.binary_join_element_wise(f'{{"{_NUMBER}":', digits, comma, rest, "\n", "")
-    _, offsets, data = lines.buffers()
-    ends = memoryview(offsets).cast("i")
-    return data.slice(ends[lines.offset], ends[lines.offset + len(lines)] - ends[lines.offset])
-
-
-def _column(table: pa.Table, name: str) -> pa.Array:
-    column = table[name].combine_chunks()
-    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
-
-
-def _leaf(values: pa.Array, names: Sequence[str]) -> pa.Array:
-    for name in names:
-        values = pc.struct_field(values, [values.type.get_field_index(name)])
-    return values
-
-
-def _is_finite(values: pa.Array) -> bool:
-    return pc.all(pc.is_finite(values)).as_py() is not False
+        return "decimal"
+    return "string" if pt.is_string(kind) or pt.is_date(kind) or pt.is_timestamp(kind) else None
 
 
 def _not_negative(counts: pa.Int64Array) -> pa.Int64Array:
@@ -230,7 +132,7 @@ def _certain_arrays(low: pa.Array, high: pa.Array, kind: pa.DataType) -> tuple[p
     if pt.is_float32(kind):
         return _next_to(_single(low), pa.int32(), -1), _next_to(_single(high), pa.int32(), 1)
     if pt.is_decimal(kind):
-        return _decimals(low, kind, 0), _decimals(high, kind, 1)
+        return _decimals(low.cast(_DECIMAL), kind, 0), _decimals(high.cast(_DECIMAL), kind, 1)
     if pt.is_string(kind):
         return _by_value(low, kind, bounds.text_lower, _is_plain), _by_value(high, kind, bounds.text_upper, _is_short)
     if pt.is_timestamp(kind) and (moments := _plain_moments(low, high, kind)) is not None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from parsieve.lake.folder import hive
 from parsieve.lake.slices import PartitionColumn, Slices
-from parsieve.lake.storage.listing import ListedFile
+from parsieve.lake.storage.listing import Listing
 from parsieve.lake.storage.storage import Storage
 
 
@@ -50,23 +50,14 @@ class FolderSlices(Slices):
         cls,
         storage: Storage,
         schema: pa.Schema,
-        files: Sequence[ListedFile],
+        files: Listing,
         partitions: Sequence[pa.Field],
         physical: Mapping[str, pa.Schema],
     ) -> FolderSlices:
         """Return the slices of listed files."""
-        groups = [file.relative for file in files]
-        folders = [group.rpartition("/")[0] for group in groups]
-        values = {folder: hive.values_of(folder, partitions) for folder in dict.fromkeys(folders)}
-        places = {folder: at for at, folder in enumerate(values)}
-        columns = {
-            "group": pa.array(groups, pa.string()),
-            "folder": pa.array([places[folder] for folder in folders], pa.int32()),
-            "token": pa.array([file.token for file in files], pa.string()),
-            "path": pa.array([file.path for file in files], pa.string()),
-            "size": pa.array([file.size for file in files], pa.int64()),
-        }
-        return cls(storage, schema, pa.RecordBatch.from_pydict(columns), values, physical)
+        values = {folder: hive.values_of(folder, partitions) for folder in files.folders}
+        columns = files.columns.select(["relative", "folder", "token", "path", "size"])
+        return cls(storage, schema, columns.rename_columns(["group", *columns.schema.names[1:]]), values, physical)
 
     def __len__(self) -> int:
         return int(self._columns.num_rows)

@@ -27,7 +27,7 @@ from parsieve.lake.rows.arrow_scan import ScanFile, without_dictionaries
 from parsieve.lake.rows.columns import pruned
 from parsieve.lake.rows.file_rows import FileRows, foreign
 from parsieve.lake.storage.keys import TableKeys
-from parsieve.lake.storage.listing import NEVER, ListedFile
+from parsieve.lake.storage.listing import NEVER, ListedFile, Listing
 from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
 from parsieve.predicate.expressions.expression import computed
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Last:
-    listed: tuple[ListedFile, ...]
+    listed: Listing
     snapshot: Snapshot
     # The schemas of the files that were read, by path, each with the token of its file.
     physical: Mapping[str, tuple[str, pa.Schema]]
@@ -117,11 +117,11 @@ class ParquetDir(Adapter):
         if last is not None and last.listed is listed:
             return replace(last.snapshot, instant=instant)
         # Skip empty files. Object stores use them to mark folders, and writers have just created them.
-        files = [file for file in listed if file.size]
+        files = listed.filter(pc.greater(listed.columns["size"], 0))
         if not files:
             hint = str(self._storage.missing().strerror).removeprefix("no such file or folder")
             raise FileNotFoundError(f"no Parquet files in {self.uri}{hint}")
-        partitions = hive.fields_of(dict.fromkeys(file.relative.rpartition("/")[0] for file in files))
+        partitions = hive.fields_of(dict.fromkeys(files.folders))
         schemas = self._schemas(files)
         schema = self._table_schema(list(schemas.values()), partitions)
         if last is not None and last.snapshot.schema.equals(schema, check_metadata=True):
@@ -129,8 +129,9 @@ class ParquetDir(Adapter):
         partitions = [schema.field(partition.name) for partition in partitions]
         slices = FolderSlices.listed(self._storage, schema, files, partitions, schemas)
         snapshot = Snapshot(None, instant, schema, slices)
-        tokens = {file.path: file.token for file in files if file.path in schemas}
-        self._last = _Last(listed, snapshot, {path: (tokens[path], physical) for path, physical in schemas.items()})
+        tokens = files.columns["token"][: len(schemas)].to_pylist()
+        physical = zip(schemas, zip(tokens, schemas.values(), strict=True), strict=True)
+        self._last = _Last(listed, snapshot, dict(physical))
         return snapshot
 
     def settled(self, snapshot: Snapshot) -> Snapshot:
@@ -143,7 +144,8 @@ class ParquetDir(Adapter):
         self._storage.wait()
         snapshot = self.snapshot()
         assert self._last is not None
-        listed = {file.relative: file for file in self._last.listed}
+        columns = self._last.listed.columns
+        listed = {file.relative: file for file in Listing(columns.filter(pc.equal(columns["token"], "")), ())}
         numbers = pc.indices_nonzero(pc.equal(snapshot.slices.token, "")).to_pylist()
         reasons = {
             file_slice.location: _why_young(listed.get(file_slice.group)) for file_slice in snapshot.slices.at(numbers)
@@ -154,7 +156,7 @@ class ParquetDir(Adapter):
         """Return the file schemas that determine the table's schema, by path. Unchanged files are not read again."""
         if isinstance(self._schema, pa.Schema):
             return {}
-        files = files[:1] if self._schema is None else files
+        files = files[:1] if self._schema is None else files[:]
         cached = {} if self._last is None else self._last.physical
 
         def schema_of(file: ListedFile) -> pa.Schema:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import compress
 from operator import attrgetter
 from stat import S_ISDIR
-from typing import NamedTuple
+from typing import NamedTuple, overload
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from parsieve._core import UnsupportedError
 
@@ -19,6 +23,7 @@ from parsieve._core import UnsupportedError
 # FAT has the coarsest ones, with two seconds.
 TICK_NS = 50_000_000
 COARSE_NS = 2_000_000_000
+_SECOND_NS = 1_000_000_000
 
 
 # A time that never comes, for files of stores that return neither an ETag nor a timestamp.
@@ -36,25 +41,67 @@ class ListedFile(NamedTuple):
     settles: int = 0
 
 
+_COLUMNS = {"relative": pa.string(), "path": pa.string(), "size": pa.int64(), "token": pa.string()}
+_SCHEMA = pa.schema(_COLUMNS | {"settles": pa.uint64(), "folder": pa.int32()})
+
+
+class Listing(Sequence[ListedFile]):
+    """The files below a folder, as columns, sorted by path."""
+
+    def __init__(self, columns: pa.RecordBatch, folders: Sequence[str]) -> None:
+        # The attributes of `ListedFile`, and the number of the folder that contains each file.
+        self.columns = columns
+        # The paths of the folders that contain files, in the order of their first file.
+        self.folders = folders
+
+    @classmethod
+    def of(cls, files: Iterable[ListedFile]) -> Listing:
+        """Return some files as columns."""
+        files = sorted(files)
+        folders = [file.relative.rpartition("/")[0] for file in files]
+        places = {folder: number for number, folder in enumerate(dict.fromkeys(folders))}
+        rows = [(*file, places[folder]) for file, folder in zip(files, folders, strict=True)]
+        columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+        return cls(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA), list(places))
+
+    def __len__(self) -> int:
+        return int(self.columns.num_rows)
+
+    @overload
+    def __getitem__(self, number: int) -> ListedFile: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[ListedFile]: ...
+
+    def __getitem__(self, number: int | slice) -> ListedFile | list[ListedFile]:
+        """Return one file, or a list of the files in a range."""
+        numbers = range(len(self))[number]
+        if isinstance(numbers, int):
+            return ListedFile(*(column[numbers].as_py() for column in self.columns.columns[:5]))
+        columns = self.columns.take(pa.array(numbers, pa.int64())).columns[:5]
+        return list(map(ListedFile, *(column.to_pylist() for column in columns)))
+
+    def filter(self, is_kept: pa.BooleanArray) -> Listing:
+        """Return some of the files."""
+        return self if pc.all(is_kept).as_py() else _with_folders(self.columns.filter(is_kept), self.folders)
+
+
+def _with_folders(columns: pa.RecordBatch, folders: Sequence[str]) -> Listing:
+    """Return the listing of some files, without the folders that contain none of them."""
+    used = columns["folder"].unique()
+    place = columns.schema.get_field_index("folder")
+    columns = columns.set_column(place, "folder", pc.index_in(columns["folder"], value_set=used))
+    return Listing(columns, [folders[number] for number in used.to_pylist()])
+
+
 # Every property that changes if a file is modified or replaced.
-_properties_of = attrgetter("st_mode", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
 _Properties = tuple[int, int, int, int, int]
+_properties_of = attrgetter("st_mode", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
 # The errors of `stat` for names without rows: files deleted since the folder was listed, and broken or circular links.
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 # Relative to an open folder, the kernel finds a file without resolving its whole path.
 _CAN_STAT_IN_FOLDER = os.stat in os.supports_dir_fd and os.listdir in os.supports_fd
-
-
-@dataclass(frozen=True, slots=True)
-class _Folder:
-    """The contents of a folder: its names in the system's order, with their properties, files and subfolders."""
-
-    names: list[str]
-    properties: list[_Properties]
-    files: dict[str, tuple[_Properties, ListedFile]]
-    folders: list[str]
-    # Whether equal properties prove that every file is unchanged.
-    has_all_tokens: bool
 
 
 def is_ignored(name: str) -> bool:
@@ -70,61 +117,117 @@ def token_of(parts: tuple[object, ...], changed_ns: int, now: int, grain: int) -
     return ("", changed_ns + grain) if changed_ns > now - grain else ("-".join(map(str, parts)), 0)
 
 
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """The contents of a folder."""
+
+    # The properties of the files, in the order of their names.
+    properties: pa.RecordBatch
+    # The names of its folders, and the names of the folders that are listed: no link to a folder that contains it.
+    names: list[str]
+    folders: list[str]
+    # The columns of a listing.
+    files: pa.RecordBatch
+    # Whether equal properties prove that every file is unchanged.
+    has_all_tokens: bool
+
+
 class LocalListing:
     """Lists a folder, or a single file, repeatedly. You can share it between threads.
 
-    A file with unchanged properties keeps its `ListedFile`, so its texts are created only once. If nothing changed at
-    all, `files` returns the same tuple object again.
+    If nothing changed, `files` returns the same object again.
     """
 
     def __init__(self, root: str) -> None:
         self._root = root
-        # The time of the last listing, its folders, and its files in order. One assignment replaces all of them.
-        self._last: tuple[int, dict[str, _Folder], tuple[ListedFile, ...]] = (0, {}, ())
+        # The time of the last listing, its folders, and its files. One assignment replaces all of them.
+        self._last: tuple[int, dict[str, _Folder], Listing] = (0, {}, Listing.of(()))
 
-    def files(self) -> tuple[ListedFile, ...]:
+    def files(self) -> Listing:
         """Return all files that engines do not ignore, sorted by path."""
         # Read the clock first, so that a file that changes during the listing counts as just changed.
         now = time.time_ns()
         if os.path.isfile(self._root):  # noqa: PTH113
-            return (of_path(self._root, now),)
+            return Listing.of([of_path(self._root, now)])
         before, last_folders, files = self._last
         if now < before:
             # The clock was set back, so a changed file may get the same timestamps again.
-            last_folders, files = {}, ()
+            last_folders, files = {}, Listing.of(())
         folders: dict[str, _Folder] = {}
         pending = [""]
         while pending:
             below = pending.pop()
-            folder = _list_folder(f"{self._root}/{below}", below, last_folders.get(below), now)
+            folder = _list_folder(self._root, below, last_folders.get(below), now)
             folders[below] = folder
             pending.extend(f"{below}{name}/" for name in folder.folders)
         if len(folders) != len(last_folders) or any(
             last_folders.get(below) is not folder for below, folder in folders.items()
         ):
-            files = tuple(sorted(file for folder in folders.values() for _, file in folder.files.values()))
+            files = _joined(folders)
         self._last = now, folders, files
         return files
 
 
-def _list_folder(path: str, below: str, last: _Folder | None, now: int) -> _Folder:
-    """Return the contents of a folder: `last` itself if nothing changed, else with new objects for changes only."""
-    names, properties = _read_folder(path)
-    if last is not None and last.has_all_tokens and names == last.names and properties == last.properties:
+def _joined(folders: dict[str, _Folder]) -> Listing:
+    """Return the files of all folders, sorted by path."""
+    names = sorted(folders)
+    parts = []
+    for number, name in enumerate(names):
+        files = folders[name].files
+        parts.append(files.append_column(_SCHEMA.field("folder"), pa.repeat(pa.scalar(number, pa.int32()), len(files))))
+    columns = pa.concat_batches(parts)
+    paths = columns["relative"]
+    # The names of files and folders side by side may have another order than their paths.
+    if pc.all(pc.less(paths[:-1], paths[1:])).as_py() is False:
+        columns = columns.take(pc.sort_indices(paths))
+    return _with_folders(columns, [name.rstrip("/") for name in names])
+
+
+def _list_folder(root: str, below: str, last: _Folder | None, now: int) -> _Folder:
+    """Return the contents of a folder: `last` itself if nothing changed."""
+    path, folders = f"{root}/{below}", list[str]()
+    names, stats = _read_folder(path)
+    if any(map(S_ISDIR, {mode for mode, *_ in stats})):
+        is_folder = [S_ISDIR(mode) for mode, *_ in stats]
+        folders = sorted(compress(names, is_folder))
+        files = [pair for pair, is_other in zip(zip(names, stats, strict=True), is_folder, strict=True) if not is_other]
+        names, stats = [name for name, _ in files], [stat for _, stat in files]
+    properties = _properties(path, names, stats)
+    if last is not None and last.has_all_tokens and folders == last.names and properties.equals(last.properties):
         return last
-    files: dict[str, tuple[_Properties, ListedFile]] = {}
-    folders = []
-    last_files = {} if last is None else last.files
-    for name, present in zip(names, properties, strict=True):
-        if S_ISDIR(present[0]):
-            if not _is_link_to_parent(path + name, path[: len(path) - len(below) - 1]):
-                folders.append(name)
-            continue
-        entry = last_files.get(name)
-        if entry is None or entry[0] != present or not entry[1].token:
-            entry = present, _make_listed(path + name, below + name, present, now)
-        files[name] = entry
-    return _Folder(names, properties, files, folders, all(file.token for _, file in files.values()))
+    files = _files(path, below, properties, now)
+    listed = [name for name in folders if not _is_link_to_parent(path + name, root)]
+    return _Folder(properties, folders, listed, files, pc.all(pc.not_equal(files["token"], "")).as_py() is not False)
+
+
+def _properties(path: str, names: list[str], stats: list[_Properties]) -> pa.RecordBatch:
+    """Return the names and properties of the files in a folder as columns, in the order of the names."""
+    try:
+        columns = [pa.array(names, pa.string())]
+    except UnicodeEncodeError:
+        raise _not_unicode(path, names) from None
+    mode, size, modified, changed, inode = zip(*stats, strict=True) if stats else [()] * 5
+    columns += [pa.array(column, pa.int64()) for column in (mode, size, modified, changed)]
+    columns.append(pa.array(inode, pa.uint64()))
+    batch = pa.RecordBatch.from_arrays(columns, ["name", "mode", "size", "modified", "changed", "inode"])
+    return batch.take(pc.sort_indices(columns[0]))
+
+
+def _files(path: str, below: str, properties: pa.RecordBatch, now: int) -> pa.RecordBatch:
+    name, size = properties["name"], properties["size"]
+    latest = pc.max_element_wise(properties["modified"], properties["changed"])
+    is_coarse = pc.equal(latest, pc.multiply(pc.divide(latest, _SECOND_NS), _SECOND_NS))
+    settled = pc.add(latest, pc.if_else(is_coarse, COARSE_NS, TICK_NS))
+    is_young = pc.greater(settled, now)
+    parts = [properties[column].cast(pa.string()) for column in ("size", "modified", "changed", "inode")]
+    columns = [
+        pc.binary_join_element_wise(below, name, ""),
+        pc.binary_join_element_wise(path, name, ""),
+        size,
+        pc.if_else(is_young, "", pc.binary_join_element_wise(*parts, "-")),
+        pc.if_else(is_young, settled, 0).cast(pa.uint64()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=_SCHEMA.names[:5])
 
 
 def _read_folder(path: str) -> tuple[list[str], list[_Properties]]:
@@ -136,6 +239,19 @@ def _read_folder(path: str) -> tuple[list[str], list[_Properties]]:
         return _stat_all(os.listdir(folder), partial(os.stat, dir_fd=folder))  # noqa: PTH208
     finally:
         os.close(folder)
+
+
+def _not_unicode(path: str, names: Iterable[str]) -> UnsupportedError:
+    name = next(name for name in names if not _is_unicode(name))
+    return UnsupportedError(f"file name is not UTF-8: {path + name!r}; engines cannot open it, so rename it")
+
+
+def _is_unicode(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _stat_all(names: list[str], stat: Callable[[str], os.stat_result]) -> tuple[list[str], list[_Properties]]:
@@ -158,18 +274,13 @@ def _stat_all(names: list[str], stat: Callable[[str], os.stat_result]) -> tuple[
 
 def of_path(path: str, now: int) -> ListedFile:
     """Return a single file."""
-    return _make_listed(path, os.path.basename(path), _properties_of(os.stat(path)), now)  # noqa: PTH116, PTH119
-
-
-def _make_listed(path: str, relative: str, properties: _Properties, now: int) -> ListedFile:
-    try:
-        relative.encode()
-    except UnicodeEncodeError:
-        raise UnsupportedError(f"file name is not UTF-8: {path!r}; engines cannot open it, so rename it") from None
-    _, size, modified, changed, inode = properties
+    name = os.path.basename(path)  # noqa: PTH119
+    if not _is_unicode(name):
+        raise _not_unicode(path.removesuffix(name), [name])
+    _, size, modified, changed, inode = _properties_of(os.stat(path))  # noqa: PTH116
     latest = max(modified, changed)
-    grain = COARSE_NS if latest % 1_000_000_000 == 0 else TICK_NS
-    return ListedFile(relative, path, size, *token_of((size, modified, changed, inode), latest, now, grain))
+    grain = COARSE_NS if latest % _SECOND_NS == 0 else TICK_NS
+    return ListedFile(name, path, size, *token_of((size, modified, changed, inode), latest, now, grain))
 
 
 def _is_link_to_parent(path: str, root: str) -> bool:

@@ -11,13 +11,23 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import fs
 
 from parsieve._core import UnsupportedError
 from parsieve.io import index_location
 from parsieve.io.object_store import os_errors, store_at
 from parsieve.io.sources import ETAGS, Source, filesystem_of, local_path, open_source
-from parsieve.lake.storage.listing import COARSE_NS, NEVER, ListedFile, LocalListing, is_ignored, of_path, token_of
+from parsieve.lake.storage.listing import (
+    COARSE_NS,
+    NEVER,
+    ListedFile,
+    Listing,
+    LocalListing,
+    is_ignored,
+    of_path,
+    token_of,
+)
 from parsieve.lake.storage.pinned import Version, local_version
 
 # Stores use their own clocks for timestamps, which may differ from the local clock.
@@ -179,17 +189,19 @@ class Storage:
             return filesystem.open_input_file(path)
         return pa.PythonFile(_Ranged(open_source(self.source(path))), mode="r")
 
-    def list(self) -> tuple[ListedFile, ...]:
+    def list(self) -> Listing:
         """Return all files below the folder that engines do not ignore, sorted by path, or the single file.
 
         If nothing in a local folder changed, the result is the same object as in the last call.
         """
-        return self._listing.files() if self.filesystem is None else self._list_remote(self.root)
+        return self._listing.files() if self.filesystem is None else Listing.of(self._list_remote(self.root))
 
     def wait(self) -> None:
         """Wait once until files that just changed can have a token, for at most `LONGEST_WAIT_NS`."""
         now = time.time_ns()
-        times = [file.settles for file in self.list() if file.size and not file.token]
+        columns = self.list().columns
+        is_young = pc.and_(pc.greater(columns["size"], 0), pc.equal(columns["token"], ""))
+        times = columns["settles"].filter(is_young).to_pylist()
         until = max((settles for settles in times if settles <= now + LONGEST_WAIT_NS), default=0)
         for _ in range(3):
             # `sleep` may return early, and the clock may be set meanwhile.

@@ -84,7 +84,7 @@ class Types:
         predicate = all_of(*parts)
         if not with_timestamps and any(map(_is_timestamp, _columns_of(predicate))):
             return None
-        # Spark and parsieve may disagree about single values of expressions, so the translations of these are not exact.
+        # Spark and parsieve may disagree about single values of expressions, so their translations are not exact.
         is_exact = len(parts) == len(where.parts) and not unknowns(predicate) and not element_tests(predicate)
         return predicate if is_exact else None
 
