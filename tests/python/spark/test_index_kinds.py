@@ -95,6 +95,21 @@ def test_the_default_is_auto(spark: Any, folder: Path) -> None:
     assert repr(pss.build_index(spark, table, "id")) == "<parsieve.index.View version 1, id: sieve>"
 
 
+def test_auto_builds_the_advised_text_index_of_log_lines(spark: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    for part in range(10):
+        ids = range(part * 10_000, part * 10_000 + 300)
+        lines = [f"the request of customer {number * 7919} has been answered in time" for number in ids]
+        pq.write_table(pa.table({"line": lines, "id": ids}), folder / f"{part}.parquet", row_group_size=100)
+    table = settled(ps.open_table(folder))
+    advised = table.advise("line")[0].recommendation
+    assert advised in ("text", "words")
+    pss.build_index(spark, table, ["line", "id"])
+    assert table.index_kinds() == {"line": advised}
+    assert len(table.plan(f"has_token(line, '{10_007 * 7919}')").files) == 1
+
+
 def test_unknown_kinds_are_refused(spark: Any, folder: Path) -> None:
     with pytest.raises(ValueError, match='"both", "text", "words" and "auto", not \'minmax\''):
         pss.build_index(spark, str(folder), "id", "minmax")

@@ -62,7 +62,13 @@ class Needle(NamedTuple):
 
 
 class TextEstimate(NamedTuple):
-    """The estimated size and benefit of a text index of one column, with one kind of unit."""
+    """The estimated size and benefit of a text index of one column, with one kind of unit.
+
+    >>> import parsieve as ps
+    >>> estimate = ps.TextEstimate("words", "file", 40, 57_600, 11.5, text_share=0.25, word_share=0.05)
+    >>> round(estimate.share, 2)
+    0.15
+    """
 
     kind: TextKind
     unit: Unit
@@ -79,7 +85,7 @@ class TextEstimate(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Return the share of the units that a query reads: one of the queries, or one for a rare text or word."""
+        """Return the mean share of the units that queries read: those of the queries, or for rare texts and words."""
         shares = [share for _, share in _known_shares(self)]
         return sum(shares) / len(shares)
 
