@@ -78,15 +78,18 @@ def write_like(pattern: Pattern, escape: str) -> str:
 
 
 def write_regex(pattern: Pattern) -> str:
-    r"""Return a regular expression for RE2 and Rust's regex that matches the same texts as the pattern.
+    r"""Return a regular expression that RE2 and Rust's regex find in the same texts that the pattern matches.
 
     >>> from parsieve.predicate.text.like import Wildcard, write_regex
     >>> write_regex(("1.", Wildcard.ANY))
-    '(?s)\\A1\\..*\\z'
+    '(?s)\\A1\\.'
     """
+    # Without `.*` at the ends, an engine searches for the text in between.
+    start, end = (len(pattern) > 0 and pattern[at] is Wildcard.ANY for at in (0, -1))
     forms = {Wildcard.ONE: ".", Wildcard.ANY: ".*"}
-    parts = (forms[token] if isinstance(token, Wildcard) else escape_regex(token) for token in pattern)
-    return r"(?s)\A" + "".join(parts) + r"\z"
+    inner = pattern[start : len(pattern) - end]
+    parts = (forms[token] if isinstance(token, Wildcard) else escape_regex(token) for token in inner)
+    return "(?s)" + ("" if start else r"\A") + "".join(parts) + ("" if end else r"\z")
 
 
 def escape_regex(text: str) -> str:
