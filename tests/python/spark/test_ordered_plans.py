@@ -167,6 +167,14 @@ def test_rows_are_those_of_the_planned_state(spark: Any, tmp_path: Path) -> None
     pq.write_table(pa.table({"id": range(5)}), folder / "2.parquet")
     with pytest.raises(Exception, match="changed since the plan"):
         frame.collect()
+    wait_until_old(folder)
+    table = ps.open_table(str(folder))
+    plan = table.plan(order_by="id", descending=True, limit=2)
+    pq.write_table(pa.table({"id": range(90, 99)}), folder / "2.parquet")
+    # The last of the first rows is now in a file that the plan does not know.
+    with pytest.raises(ps.ConflictError, match=r"2.parquet was written anew"):
+        plan.to_spark(spark)
+    assert [row.id for row in pss.read(spark, table, order_by="id", descending=True, limit=2).collect()] == [98, 97]
 
 
 @pytest.mark.parametrize("nulls", ["first", "last"])

@@ -15,6 +15,7 @@ from parsieve.plan.open_table import OpenTable
 from parsieve.plan.order.ordered_plan import Order, OrderedPlan
 from parsieve.plan.order.ordering import Ordering
 from parsieve.plan.plan import Plan
+from parsieve.plan.record import PlanRecord
 from parsieve.predicate.bind import BoundPredicate
 from parsieve.predicate.expr import Always, Expr, unknowns
 from parsieve.predicate.parse import parse
@@ -189,18 +190,32 @@ def _exact_predicate(scan: FormatScan, where: Any, snapshot: Snapshot, timezone:
 
 def _rows_until_last(plan: OrderedPlan, scan: FormatScan) -> Any | None:
     """Return the rows of a plan up to the last of its first rows, or None if Spark must sort all candidates."""
-    # The value of the last row must not change before Spark reads it.
-    if plan.record.lake.files_may_be_replaced and not all(piece.token for piece in plan.record.slices()):
-        return None
+    from py4j.protocol import Py4JJavaError
+
     value = plan.last_value()
-    if value is None or plan.ordering is None:
+    # Reading a file that was replaced since the plan gives a value that other files know nothing of.
+    if value is None or plan.ordering is None or not _is_unchanged(plan.record):
         return None
-    until = scan.types().until(plan.ordering, value, reads_timestamps(scan.spark))
+    try:
+        types = scan.types()
+    except Py4JJavaError:
+        # `from_plan` explains why Spark cannot read the table in this state.
+        return None
+    until = types.until(plan.ordering, value, reads_timestamps(scan.spark))
     if until is None:
         _log.info("Spark may order %s in another way, so it sorts all candidates", plan.ordering.column)
         return None
     condition, text = until
     return scan.from_plan(plan.narrowed(condition)).where(text)
+
+
+def _is_unchanged(plan: PlanRecord) -> bool:
+    """Return whether the kept files are certainly still those of the plan."""
+    if not plan.lake.files_may_be_replaced:
+        return True
+    current = {piece.path: piece for piece in plan.lake.snapshot().slices}
+    pieces = plan.slices()
+    return all(piece.token and piece.path in current and current[piece.path].same_rows(piece) for piece in pieces)
 
 
 def _first(frame: DataFrame, ordering: Ordering | None, limit: int | None) -> DataFrame:
