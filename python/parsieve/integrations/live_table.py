@@ -16,7 +16,8 @@ from parsieve.plan.pickling import restore_table, table_state
 from parsieve.plan.plan import Plan
 from parsieve.predicate.bind import BoundPredicate, bind
 from parsieve.predicate.builder import explain_unknown
-from parsieve.predicate.normalize import understood_part
+from parsieve.predicate.expr import Computed, element_tests
+from parsieve.predicate.normalize import understood_part, without_expressions
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,11 @@ class LiveTable:
         bound = bind(predicate, snapshot.schema)
         for part in bound.unknown:
             PLAN.debug("%s", explain_unknown(part))
-        return self.opened.plan(BoundPredicate(understood_part(bound.expr)), snapshot)
+        plan = self.opened.plan(BoundPredicate(understood_part(bound.expr)), snapshot)
+        if not any(isinstance(test, Computed) for test in element_tests(plan.record.expr)):
+            return plan
+        # The engine computes expressions itself, also of values about which engines disagree.
+        return Plan(replace(plan.record, expr=without_expressions(plan.record.expr)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.pinned is not None:

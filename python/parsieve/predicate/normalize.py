@@ -65,6 +65,11 @@ def without_element_tests(expr: Expr) -> Expr:
     return _weaker(expr, lambda part: isinstance(part.part if isinstance(part, Not) else part, AnyElement | Computed))
 
 
+def without_expressions(expr: Expr) -> Expr:
+    """Return a predicate that is true for each row for which `expr` is true, without conditions on expressions."""
+    return _weaker(expr, lambda part: isinstance(part, Computed))
+
+
 def _weaker(expr: Expr, is_dropped: Callable[[Expr], bool]) -> Expr:
     """Return a predicate in which some leaves are true for all rows."""
     # Without NOT above AND and OR, a part that becomes true can only make more rows match.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pyiceberg.types import LongType
 import parsieve as ps
 
 INDEXED = ["lower(email)", "tenant, id"]
-CONDITIONS = {
+CONDITIONS: dict[str, Callable[[dict[str, Any]], bool]] = {
     "lower(email) = 'u12@x.com'": lambda row: (row["email"] or "").lower() == "u12@x.com",
     "lower(email) IS NULL": lambda row: row["email"] is None,
     "tenant = 't1' AND id BETWEEN 7 AND 30": lambda row: row["tenant"] == "t1" and 7 <= (row["id"] or 0) <= 30,

