@@ -38,11 +38,8 @@ def first_plans(records: Records) -> str:
                 f"{case['check'] * 1e3:,.1f} ms",
             ]
         )
-    missed = [
-        f"{NAMES[case['case']]}, {case['files']:,} files: {case['times']['work']:.2f} instead of {case['target']:g} times"
-        for case in cases
-        if case["times"]["work"] > case["target"]
-    ]
+    misses = [case for case in cases if case["times"]["work"] > case["target"]]
+    missed = [f"{NAMES[case['case']]}, {case['files']:,} files ({case['times']['work']:.2f})" for case in misses]
     verdict = f"Targets of CPU time that are missed: {'; '.join(missed)}." if missed else "All meet their targets."
     machine = record.data["machine"]
     load = f"The machine was busy: its load was {max(machine['load_at_end']):.0f} on {machine['cores']} cores"
