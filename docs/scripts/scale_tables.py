@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from measured_tables import Records, as_table
@@ -38,12 +38,19 @@ def first_plans(records: Records) -> str:
                 f"{case['check'] * 1e3:,.1f} ms",
             ]
         )
-    misses = [case for case in cases if case["times"]["work"] > case["target"]]
-    missed = [f"{NAMES[case['case']]}, {case['files']:,} files ({case['times']['work']:.2f})" for case in misses]
-    verdict = f"Targets of CPU time that are missed: {'; '.join(missed)}." if missed else "All meet their targets."
+    verdict = " ".join(
+        f"Targets that {name} time misses: {_misses(cases, kind)}."
+        for kind, name in (("work", "CPU"), ("seconds", "wall"))
+    )
     machine = record.data["machine"]
     load = f"The machine was busy: its load was {max(machine['load_at_end']):.0f} on {machine['cores']} cores"
     return f"{as_table(heads, lines)}\n\n{verdict} {load} ({record.source})."
+
+
+def _misses(cases: Sequence[dict[str, Any]], kind: str) -> str:
+    misses = [case for case in cases if case["times"][kind] > case["target"]]
+    texts = [f"{NAMES[case['case']]}, {case['files']:,} files ({case['times'][kind]:.2f})" for case in misses]
+    return "; ".join(texts) or "none"
 
 
 def life(records: Records) -> str:
