@@ -316,7 +316,7 @@ def with_earlier(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     import record
 
     paths = sorted((record.ROOT / "benches" / "results").glob("million-files-python-*.json"))
-    earlier = json.loads(paths[-1].read_text()) if paths else {"commit": ""}
+    earlier: dict[str, Any] = json.loads(paths[-1].read_text()) if paths else {"commit": ""}
     if earlier["commit"] != record.output("git", "rev-parse", "HEAD"):
         return cases
     measured = {(case["case"], case["files"]) for case in cases}

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import measured_tables
 import row_tables
+import scale_tables
 import sieve_tables
 from measured_tables import Record
 
@@ -26,7 +27,7 @@ PAGES = (ROOT / "README.md", ROOT / "docs" / "evaluation.md", ROOT / "docs" / "s
 NAME = re.compile(r"(?P<kind>.+)-\d{4}-\d{2}-\d{2}")
 MARKED = re.compile(r"(<!-- measured (?P<name>[\w-]+) -->\n).*?(<!-- end of measured -->\n)", re.DOTALL)
 WIDTH = 120
-SECTIONS = measured_tables.SECTIONS | sieve_tables.SECTIONS | row_tables.SECTIONS
+SECTIONS = measured_tables.SECTIONS | sieve_tables.SECTIONS | row_tables.SECTIONS | scale_tables.SECTIONS
 
 
 def newest(folder: Path = RESULTS) -> dict[str, Record]:

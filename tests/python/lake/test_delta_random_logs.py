@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -108,7 +109,7 @@ def replayed(folder: Path, version: int) -> dict[tuple[str, str], dict[str, Any]
 
 
 def files_of(slices: Any) -> list[tuple[object, ...]]:
-    """Return what a snapshot knows about each file, sorted."""
+    """Return the path, token, day and number of rows of each file, sorted."""
     assert isinstance(slices, DeltaSlices)
     [day] = [[texts.column.values[at] for at in texts.column.numbers.to_pylist()] for texts in slices._texts.values()]
     columns = (slices.group.to_pylist(), slices.token.to_pylist(), map(str, day), map(str, slices.num_rows.to_pylist()))
@@ -135,16 +136,9 @@ def test_random_logs_have_the_files_of_all_actions(tmp_path: Path, seed: int) ->
         assert files_of(lake.snapshot(version).slices) == expected
     if is_valid:
         table = DeltaTable(str(tmp_path))
-        sizes = pa_list(table.get_add_actions().column("size_bytes"))
+        sizes = pa.chunked_array(table.get_add_actions().column("size_bytes")).to_pylist()
         assert sorted(sizes) == sorted(lake.snapshot().slices.size.to_pylist())
         table.create_checkpoint()
         for version in range(last):
             (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
         assert files_of(open_lake(str(tmp_path)).snapshot().slices) == expected
-
-
-def pa_list(column: Any) -> list[int]:
-    """Return the numbers of an Arrow column of deltalake."""
-    import pyarrow as pa
-
-    return [number for chunk in pa.chunked_array(column).chunks for number in chunk.to_pylist()]

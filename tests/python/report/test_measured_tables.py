@@ -52,6 +52,8 @@ def test_a_section_without_a_record_says_so(measured: ModuleType) -> None:
     assert "no record" in measured.SECTIONS["engines"]({})
     assert "no record" in measured.SECTIONS["large-build"]({})
     assert "no record" in measured.SECTIONS["indexes"]({})
+    assert "no record" in measured.SECTIONS["first-plans"]({})
+    assert "no record" in measured.SECTIONS["life-of-an-index"]({})
 
 
 def test_the_section_of_indexes_compares_hudi_and_parsieve(measured: ModuleType) -> None:

@@ -211,18 +211,14 @@ class BindingColumns:
 
     def are_distinct(self) -> bool:
         """Return whether all locations differ, and whether their keys do, which a null character could prevent."""
-        if any(pc.any(pc.match_substring(names, "\0")).as_py() for names in (self.partition, self.group)):
-            return False
-        keys = self._keys
-        return pc.all(pc.greater(keys[1:], keys[:-1])).as_py() is not False or pc.count_distinct(keys).as_py() == len(
-            keys
-        )
+        has_nulls = (pc.any(pc.match_substring(names, "\0")).as_py() for names in (self.partition, self.group))
+        return not any(has_nulls) and _all_differ(self._keys)
 
     def has_ids_below(self, next_id: int) -> bool:
         """Return whether all ids differ and are in range."""
         least_and_most = pc.min_max(self.ids).as_py()
         is_in_range = not len(self.group) or 0 <= least_and_most["min"] <= least_and_most["max"] < next_id
-        return is_in_range and bool(pc.count_distinct(self.ids).as_py() == len(self.group))
+        return is_in_range and _all_differ(self.ids)
 
     def after(self, change: BindingColumns, gone: Sequence[Location]) -> BindingColumns:
         """Return the bindings after a change that binds some locations, and unbinds others."""
@@ -257,6 +253,12 @@ class BindingColumns:
 
     def _locations(self) -> Iterable[Location]:
         return map(Location, self.partition.to_pylist(), self.group.to_pylist())
+
+
+def _all_differ(values: pa.Array) -> bool:
+    """Return whether no value occurs twice. Sorted values, which are the usual case, need no hash table."""
+    are_sorted = pc.all(pc.less(values[:-1], values[1:])).as_py() is not False
+    return are_sorted or bool(pc.count_distinct(values).as_py() == len(values))
 
 
 def _keys_of(partition: pa.StringArray, group: pa.StringArray) -> pa.StringArray:

@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import compress
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from stat import S_ISDIR
 from typing import NamedTuple, overload
 
@@ -187,11 +186,11 @@ def _list_folder(root: str, below: str, last: _Folder | None, now: int) -> _Fold
     """Return the contents of a folder: `last` itself if nothing changed."""
     path, folders = f"{root}/{below}", list[str]()
     names, stats = _read_folder(path)
-    if any(map(S_ISDIR, {mode for mode, *_ in stats})):
-        is_folder = [S_ISDIR(mode) for mode, *_ in stats]
-        folders = sorted(compress(names, is_folder))
-        files = [pair for pair, is_other in zip(zip(names, stats, strict=True), is_folder, strict=True) if not is_other]
-        names, stats = [name for name, _ in files], [stat for _, stat in files]
+    if any(map(S_ISDIR, set(map(itemgetter(0), stats)))):
+        entries = list(zip(names, stats, strict=True))
+        folders = [name for name, (mode, *_) in entries if S_ISDIR(mode)]
+        entries = [entry for entry in entries if not S_ISDIR(entry[1][0])]
+        names, stats = [name for name, _ in entries], [stat for _, stat in entries]
     properties = _properties(path, names, stats)
     if last is not None and last.has_all_tokens and folders == last.names and properties.equals(last.properties):
         return last
@@ -201,7 +200,7 @@ def _list_folder(root: str, below: str, last: _Folder | None, now: int) -> _Fold
 
 
 def _properties(path: str, names: list[str], stats: list[_Properties]) -> pa.RecordBatch:
-    """Return the names and properties of the files in a folder as columns, in the order of the names."""
+    """Return the names and properties of the files in a folder as columns."""
     try:
         columns = [pa.array(names, pa.string())]
     except UnicodeEncodeError:
@@ -209,8 +208,7 @@ def _properties(path: str, names: list[str], stats: list[_Properties]) -> pa.Rec
     mode, size, modified, changed, inode = zip(*stats, strict=True) if stats else [()] * 5
     columns += [pa.array(column, pa.int64()) for column in (mode, size, modified, changed)]
     columns.append(pa.array(inode, pa.uint64()))
-    batch = pa.RecordBatch.from_arrays(columns, ["name", "mode", "size", "modified", "changed", "inode"])
-    return batch.take(pc.sort_indices(columns[0]))
+    return pa.RecordBatch.from_arrays(columns, ["name", "mode", "size", "modified", "changed", "inode"])
 
 
 def _files(path: str, below: str, properties: pa.RecordBatch, now: int) -> pa.RecordBatch:
@@ -231,7 +229,7 @@ def _files(path: str, below: str, properties: pa.RecordBatch, now: int) -> pa.Re
 
 
 def _read_folder(path: str) -> tuple[list[str], list[_Properties]]:
-    """Return the names in a folder that engines do not ignore, and their properties. Follow links."""
+    """Return the names in a folder that engines do not ignore, sorted, and their properties. Follow links."""
     if not _CAN_STAT_IN_FOLDER:
         return _stat_all(os.listdir(path), lambda name: os.stat(path + name))  # noqa: PTH116, PTH208
     folder = os.open(path, os.O_RDONLY)
@@ -255,7 +253,7 @@ def _is_unicode(name: str) -> bool:
 
 
 def _stat_all(names: list[str], stat: Callable[[str], os.stat_result]) -> tuple[list[str], list[_Properties]]:
-    names = [name for name in names if name[0] not in "._" or not is_ignored(name)]
+    names = sorted(name for name in names if name[0] not in "._" or not is_ignored(name))
     try:
         # `map` runs no Python code for each file, and keeps only a few numbers of each `stat_result`.
         return names, list(map(_properties_of, map(stat, names)))
