@@ -145,7 +145,7 @@ def main() -> None:
     files, rows, count, rounds = (60, 200, 3, 1) if arguments.smoke else (5_000, 400, 30, 5)
     with tempfile.TemporaryDirectory() as folder:
         cases = list(measure(Path(folder), files, rows, count, rounds))
-    assert max(case["most_excess"] for case in cases) <= 3, "more than three files were read in vain"
+    assert max(case["most_excess"] for case in cases) <= 3, "more than three unneeded files were read"
     if arguments.save:
         record.save("first-rows", cases, ("pyarrow", "numpy", "duckdb", "polars"))
 

@@ -202,7 +202,7 @@ def first_rows(records: Records) -> str:
         return "There is no record yet. Run `benches/python/first_rows.py --save` to create it."
     cases = record.data["cases"]
     names = list(cases[0]["milliseconds"])
-    heads = ["layout", "candidates", "optimum", "read", "most in vain", *(f"{name}, ms" for name in names)]
+    heads = ["layout", "candidates", "optimum", "read", "most unneeded", *(f"{name}, ms" for name in names)]
     lines = [
         [
             case["about"],
@@ -213,7 +213,7 @@ def first_rows(records: Records) -> str:
         for case in cases
     ]
     about = (
-        f"Mean numbers of files of {cases[0]['users']} users, the most files that one of them read in vain, and median "
+        f"Mean numbers of files of {cases[0]['users']} users, the most unneeded files that one of them read, and median "
         f"milliseconds; {cases[0]['rows']:,} rows in {cases[0]['files']:,} files."
     )
     return f"{as_table(heads, lines)}\n\n{about} {record.source}"

@@ -71,7 +71,9 @@ def write_random_log(folder: Path, random_: random.Random, is_valid: bool) -> in
     """Write some commits, and return the last version."""
     log = folder / "_delta_log"
     log.mkdir()
-    fields = [{"name": name, "type": "string", "nullable": True, "metadata": {}} for name in ("id", "day")]
+    fields: list[dict[str, Any]] = [
+        {"name": name, "type": "string", "nullable": True, "metadata": {}} for name in ("id", "day")
+    ]
     schema = json.dumps({"type": "struct", "fields": fields})
     about = {"id": "x", "format": {"provider": "parquet", "options": {}}, "configuration": {}, "createdTime": 0}
     first: list[dict[str, Any]] = [

@@ -263,7 +263,7 @@ _SUBSCRIPTS = ("ElementAt", "GetMapValue")
 
 
 def _column(node: Any) -> Any | None:
-    """Return what a comparison has on one side: a column, a struct field, the value of a key, or an expression.
+    """Return one side of a comparison: a column, a struct field, the value of a key, or an expression.
 
     Return None for what has no translation.
     """

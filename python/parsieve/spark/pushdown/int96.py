@@ -42,7 +42,7 @@ _MOST = 2**63 - 1
 
 
 def reads_timestamps(spark: Any) -> bool:
-    """Return whether Spark reads timestamps as they are stored.
+    """Return whether Spark reads the stored values of timestamps.
 
     With this setting, Spark shifts timestamps that other writers stored as INT96 by the session's time zone.
     """
