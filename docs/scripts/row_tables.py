@@ -213,8 +213,8 @@ def first_rows(records: Records) -> str:
         for case in cases
     ]
     about = (
-        f"Mean numbers of files of {cases[0]['users']} users, the most unneeded files that one of them read, and median "
-        f"milliseconds; {cases[0]['rows']:,} rows in {cases[0]['files']:,} files."
+        f"Mean numbers of files of {cases[0]['users']} users, the most unneeded files that one of them read, and "
+        f"median milliseconds; {cases[0]['rows']:,} rows in {cases[0]['files']:,} files."
     )
     return f"{as_table(heads, lines)}\n\n{about} {record.source}"
 
