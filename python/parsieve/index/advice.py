@@ -222,6 +222,8 @@ def _advise_keys(lake: Lake, snapshot: Snapshot, path: ColumnPath, ranges: bool,
     sieve_reads = exact + sieve.waste * others
     minmax_reads = 1 + max(0.0, covering - 1) * others
     minmax_absent = max(0.0, minmax_reads - 1)
+    if not _has_bounds(lake, snapshot, chosen, path):
+        minmax_reads = minmax_absent = float(len(snapshot.slices))
     advice = Advice(
         column=name,
         recommendation="none",
@@ -245,6 +247,24 @@ def _advise_keys(lake: Lake, snapshot: Snapshot, path: ColumnPath, ranges: bool,
     )
     kind, why = _judge(advice, slice_bytes, ranges, fpp)
     return advice._replace(recommendation=kind, why=why)
+
+
+def _has_bounds(lake: Lake, snapshot: Snapshot, sample: Sequence[Slice], path: ColumnPath) -> bool:
+    """Return whether the table's metadata or its footers have minima and maxima of a column that plans can use.
+
+    Of INT96 timestamps, for example, there are none.
+    """
+    if snapshot.statistics(path) is not None:
+        return True
+    for file_slice in sample:
+        try:
+            footer = lake.footer(file_slice)
+        except (ConflictError, _core.ParsieveError, OSError, ValueError):
+            continue
+        if footer is not None and list(path) in footer.columns:
+            column = footer.columns.index(list(path))
+            return any(greatest is not None for _, greatest, *_ in footer.statistics(column))
+    return True
 
 
 def _nothing(name: str, snapshot: Snapshot, why: str) -> Advice:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve._core import FileKeys
+from parsieve._core import FileKeys, FileReader
 from parsieve.errors import ConflictError
 from parsieve.io.index_location import BELOW, Places
 from parsieve.io.ranges import RangeReader, open_footer
@@ -254,22 +254,30 @@ class Lake(ABC):
     def row_groups(self, file_slice: Slice) -> tuple[int, ...] | None:
         """Return the rows of each row group, or None if the slice is not exactly the rows of one Parquet file.
 
-        The row groups belong to the version of the slice's token. This reads the file's footer, so it may raise the
-        errors of a file that cannot be read, or `ConflictError` if the file was replaced since it was listed.
+        The row groups belong to the version of the slice's token. `footer` says which errors this raises.
+        """
+        footer = self.footer(file_slice)
+        return None if footer is None else tuple(footer.num_rows)
+
+    def footer(self, file_slice: Slice) -> FileReader | None:
+        """Read the footer of a slice's file. Return None if the slice is not exactly the rows of one Parquet file.
+
+        This may raise the errors of a file that cannot be read, or `ConflictError` if the file was replaced since it
+        was listed.
         """
         if not self.row_groups_usable(file_slice):
             return None
         keys = self.file_keys(file_slice)
         reader = RangeReader(self.open_base(file_slice))
         try:
-            num_rows = tuple(open_footer(reader, keys).num_rows)
+            footer = open_footer(reader, keys)
             reader.check_unchanged()
             version = reader.version
         finally:
             reader.close()
         if self.files_may_be_replaced and not f"{file_slice.token}-".startswith(version):
             raise ConflictError(f"{file_slice.path} was changed since it was listed; try again")
-        return num_rows
+        return footer
 
     def constants(self, file_slice: Slice) -> Collection[str]:
         """Return the columns whose values come from the table's metadata. Ignore the file's columns of these names."""

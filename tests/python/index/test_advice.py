@@ -85,6 +85,26 @@ def test_the_estimated_size_counts_a_key_in_several_files_once(tmp_path: Path) -
     assert advice.sieve_lookup_bytes == pytest.approx(table.index_stats()["key"].lookup_bytes, rel=0.25)
 
 
+@pytest.mark.parametrize("lost", ["INT96", "statistics"])
+def test_files_without_minima_and_maxima_need_an_index_of_a_sorted_column(tmp_path: Path, lost: str) -> None:
+    for part in range(20):
+        times = pa.array(range(part * 10**12, (part + 1) * 10**12, 10**9), pa.timestamp("ns"))
+        pq.write_table(
+            pa.table({"at": times}),
+            tmp_path / f"{part:02}.parquet",
+            use_deprecated_int96_timestamps=lost == "INT96",
+            write_statistics=lost != "statistics",
+        )
+    wait_until_old(tmp_path)
+    table = ps.open_table(str(tmp_path))
+    [advice] = table.advise("at")
+    assert (advice.minmax_reads, advice.recommendation) == (20, "sieve")
+    moment = pa.scalar(7 * 10**12, pa.timestamp("ns")).as_py()
+    assert len(table.plan([("at", "=", moment)]).files) == 20
+    table.build_index("at")
+    assert len(table.plan([("at", "=", moment)]).files) == 1
+
+
 def test_a_bloom_index_is_advised_for_point_queries_of_random_keys(tmp_path: Path) -> None:
     table = table_of(tmp_path, by_digest)
     key = by_digest(3)[5].as_py()
