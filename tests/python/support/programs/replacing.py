@@ -50,6 +50,10 @@ class Replacing:
     answers: dict[str, Counter[str]] = field(default_factory=lambda: {way: Counter() for way in WAYS})
     wrong: list[str] = field(default_factory=list)
     replaced: int = 0
+    # How many writes in place were begun, and how many were completed. On a busy machine, the writer may stop for long
+    # between the two.
+    _begun: int = 0
+    _written: int = 0
 
     def run(self, reads: int, seed: int = 0) -> None:
         """Read the folder a number of times, and alternate between all ways to read."""
@@ -78,7 +82,9 @@ class Replacing:
             data = writing.choice(versions[number])
             self.replaced += 1
             if writing.random() < 0.3:
+                self._begun += 1
                 self._path(number).write_bytes(data)
+                self._written += 1
             else:
                 part = self.folder / "_part"
                 part.write_bytes(data)
@@ -99,14 +105,17 @@ class Replacing:
                     raise
 
     def _answer(self, way: str, con: Any, turn: int) -> str:
+        written = self._written
         plan = self._plan(turn)
         try:
             counts = Counter(WAYS[way](plan, con))
-        except (ps.ConflictError, duckdb.Error) as error:
-            if "since the plan" not in str(error):
-                self.wrong.append(f"{way}: {error!r}")
-                return "wrong error"
-            return "conflict"
+        except (ps.ConflictError, ps.FormatError, duckdb.Error) as error:
+            if "since the plan" in str(error):
+                return "conflict"
+            if "not a Parquet file" in str(error) and self._begun > written:
+                return "half-written file"
+            self.wrong.append(f"{way}: {error!r}")
+            return "wrong error"
         if counts != Counter(range(FILES)):
             self.wrong.append(f"{way}: {counts}")
             return "wrong"
