@@ -193,7 +193,7 @@ class Table(IndexedTable):
         ([49, 49], [500])
         """
         check_arguments(as_of, "warn")
-        return look_up(self.opened, column, keys, columns, as_of, threads)
+        return look_up(self.opened, column, keys, columns, as_of=as_of, threads=threads)
 
     def advise(
         self,

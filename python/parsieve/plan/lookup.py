@@ -71,6 +71,7 @@ def look_up(
     name: str | Sequence[str],
     keys: Any,
     columns: Sequence[str] | str | None,
+    *,
     as_of: AsOf = None,
     threads: int | None = None,
 ) -> LookupResult:
