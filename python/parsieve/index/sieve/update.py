@@ -179,7 +179,7 @@ def _add_deltas(
                 continue
             if state.bindings not in chains:
                 chains[state.bindings] = bindings.read(log.store, state.bindings)
-            changes.append(_change_of(log.store, target, state, column, chains[state.bindings], known))
+            changes.append(_change_of(log.store, target, state, column, chains[state.bindings], known=known))
         reads.read(changes)
 
         # Write the deltas and the bindings of each column.
@@ -220,6 +220,7 @@ def _change_of(
     state: ColumnState,
     column: tuple[ColumnPath, pa.Field],
     bound: Bindings,
+    *,
     known: _Known,
 ) -> _Change:
     path, field = column
