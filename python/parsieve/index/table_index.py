@@ -152,7 +152,7 @@ class TableIndex:
                 log.store, memory=memory, threads=threads, progress=progress, spill=spill, options=options
             )
             view = self._view_of_newest(
-                build_sieve(log, account.watch(lake), snapshot, columns, executor, layouts, operation=operation)
+                build_sieve(log, account.watch(lake), snapshot, columns, executor, layouts=layouts, operation=operation)
             )
         account.warn(self.store)
         return view

@@ -90,7 +90,7 @@ def measure_units(lake: Lake, slices: Sequence[Slice], path: ColumnPath, axis: _
         if not any(len(layouts) == len(other) for other in numbers.values()):
             numbers[unit] = layouts
     with Room(SAMPLE_MEMORY) as room:
-        gathered = gather_by_units(lake, slices, path, axis, list(numbers.values()), room, memory=SAMPLE_MEMORY)
+        gathered = gather_by_units(lake, slices, path, axis, list(numbers.values()), room=room, memory=SAMPLE_MEMORY)
         return [
             MeasuredUnit(unit, len(layouts), _report(rows, len(layouts), room))
             for (unit, layouts), rows in zip(numbers.items(), gathered, strict=True)

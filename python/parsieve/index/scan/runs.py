@@ -144,8 +144,8 @@ def gather_by_units(
     path: ColumnPath,
     axis: _core.SieveAxis,
     units: Sequence[UnitNumbers],
-    room: Room,
     *,
+    room: Room,
     memory: int,
 ) -> list[Gathered]:
     """Read one column once, and return its rows for each of several ways to divide the slices into units."""

@@ -19,11 +19,17 @@ def put_base(store: Store, axis: _core.SieveAxis, built: Built, instant: int, ke
     elif built.pages:
         # The root counts a file of segments before the unit pages, even if it has no bytes.
         files = (*kept, Part("", 0))
-    return put_root(store, axis, built.root, files, instant, built.pages)
+    return put_root(store, axis, built.root, files, instant, pages=built.pages)
 
 
 def put_root(
-    store: Store, axis: _core.SieveAxis, root: bytes, files: tuple[Part, ...], instant: int, pages: bytes | None = None
+    store: Store,
+    axis: _core.SieveAxis,
+    root: bytes,
+    files: tuple[Part, ...],
+    instant: int,
+    *,
+    pages: bytes | None = None,
 ) -> Base:
     """Store a root whose segment files are already stored. A root in format 2 has unit pages."""
     part = Part.put(store, unique("roots", "root"), root)

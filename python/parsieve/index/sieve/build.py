@@ -32,8 +32,8 @@ def build(
     snapshot: Snapshot,
     columns: Sequence[str | Sequence[str]],
     executor: Executor[Any],
-    layouts: Mapping[ColumnPath, Layout] | None = None,
     *,
+    layouts: Mapping[ColumnPath, Layout] | None = None,
     operation: str = "build",
 ) -> Commit:
     """Build and commit a Sieve index of some columns in one scan. This replaces their existing Sieve index.

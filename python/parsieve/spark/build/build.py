@@ -115,7 +115,7 @@ def build_index(
     executor = SparkExecutor(spark, store, memory, options, parts)
     version = None
     if sieves:
-        version = sieve.build(log, lake, snapshot, sieves, executor, layouts)
+        version = sieve.build(log, lake, snapshot, sieves, executor, layouts=layouts)
     if blooms:
         version = bloom.build(log, lake, snapshot, blooms, executor, fpp=bloom_rate)
     text_rate = TEXT_FPP if rate is None or rate == "auto" else rate

@@ -251,7 +251,7 @@ def join_parts(
             axis, shares, instant=instant, locations=names, sides=sides, options=options, file=len(files)
         )
     assert not border
-    return put_root(job.store, axis, root, files, instant, pages)
+    return put_root(job.store, axis, root, files, instant, pages=pages)
 
 
 @dataclass(frozen=True)
