@@ -114,3 +114,21 @@ def test_broken_links_are_ignored(tmp_path: Path) -> None:
     for name, target in (("gone", "nowhere"), ("itself", "itself"), ("below", "file/x")):
         (tmp_path / name).symlink_to(target)
         assert [file.relative for file in LocalListing(str(tmp_path)).files()] == ["file"], name
+
+
+@pytest.mark.parametrize("year", [1950, 2262, 2300, 2600])
+def test_a_file_with_an_extreme_time_is_listed_and_has_no_token_in_the_future(tmp_path: Path, year: int) -> None:
+    (tmp_path / "a").write_bytes(b"x")
+    seconds = int((year - 1970) * 365.2425 * 86_400)
+    os.utime(tmp_path / "a", (seconds, seconds))
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below/b").write_bytes(b"x")
+    # The file with a time in the future stays young.
+    wait_until_old(tmp_path / "below")
+    listing = LocalListing(str(tmp_path))
+    first, other = listing.files()
+    # Filesystems may store an earlier time.
+    is_future = (tmp_path / "a").stat().st_mtime > time.time()
+    assert (first.relative, first.token == "") == ("a", is_future)
+    assert other.token
+    assert LocalListing(str(tmp_path / "a")).files()[0][2:4] == first[2:4]

@@ -27,6 +27,8 @@ _SECOND_NS = 1_000_000_000
 
 # A time that never comes, for files of stores that return neither an ETag nor a timestamp.
 NEVER = 1 << 63
+# The latest time to which a few seconds can be added in 64 bits. Files that claim a later one never get a token.
+_LATEST_NS = NEVER - 1 - 2 * COARSE_NS
 
 
 class ListedFile(NamedTuple):
@@ -113,7 +115,7 @@ def token_of(parts: tuple[object, ...], changed_ns: int, now: int, grain: int) -
 
     If the file changed within the clock's grain, return "" and the time from which it can have a token.
     """
-    return ("", changed_ns + grain) if changed_ns > now - grain else ("-".join(map(str, parts)), 0)
+    return ("", min(changed_ns + grain, NEVER)) if changed_ns > now - grain else ("-".join(map(str, parts)), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,14 +208,23 @@ def _properties(path: str, names: list[str], stats: list[_Properties]) -> pa.Rec
     except UnicodeEncodeError:
         raise _not_unicode(path, names) from None
     mode, size, modified, changed, inode = zip(*stats, strict=True) if stats else [()] * 5
-    columns += [pa.array(column, pa.int64()) for column in (mode, size, modified, changed)]
+    columns += [pa.array(column, pa.int64()) for column in (mode, size)]
+    columns += [_times(column) for column in (modified, changed)]
     columns.append(pa.array(inode, pa.uint64()))
     return pa.RecordBatch.from_arrays(columns, ["name", "mode", "size", "modified", "changed", "inode"])
 
 
+def _times(nanoseconds: Sequence[int]) -> pa.Int64Array:
+    """Return times as an array. Times after the year 2262 become the latest one, and files with it have no token."""
+    try:
+        return pa.array(nanoseconds, pa.int64())
+    except OverflowError:
+        return pa.array([max(-_LATEST_NS, min(time, _LATEST_NS)) for time in nanoseconds], pa.int64())
+
+
 def _files(path: str, below: str, properties: pa.RecordBatch, now: int) -> pa.RecordBatch:
     name, size = properties["name"], properties["size"]
-    latest = pc.max_element_wise(properties["modified"], properties["changed"])
+    latest = pc.min_element_wise(pc.max_element_wise(properties["modified"], properties["changed"]), _LATEST_NS)
     is_coarse = pc.equal(latest, pc.multiply(pc.divide(latest, _SECOND_NS), _SECOND_NS))
     settled = pc.add(latest, pc.if_else(is_coarse, COARSE_NS, TICK_NS))
     is_young = pc.greater(settled, now)
