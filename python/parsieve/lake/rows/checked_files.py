@@ -261,12 +261,12 @@ class CheckedFiles:
         file = self.files[number]
         try:
             pinned = Pinned(file.storage, file.path)
+            is_planned = file.is_planned(pinned.version)
+            if not is_planned and (file.token or attempt):
+                # Another process just replaced the file, and may write to it again.
+                pinned.settle()
         except FileNotFoundError as error:
             raise ConflictError(f"{file.name} was removed since the plan; plan again") from error
-        is_planned = file.is_planned(pinned.version)
-        if not is_planned and (file.token or attempt):
-            # Another process just replaced the file, and may write to it again.
-            pinned.settle()
         size = None if pinned.filesystem is None else pinned.version.size
         fragment = pads.ParquetFileFormat().make_fragment(
             pinned.source, pinned.filesystem, guarantee(file.constants), **({} if size is None else {"file_size": size})

@@ -44,6 +44,8 @@ def foreign(what: str, keyed: bool = False) -> Iterator[None]:
             raise DecryptionError(f"{what}: wrong decryption keys: {error}") from error
         if "magic bytes not found" in str(error):
             raise FormatError(f"not a Parquet file: {what} (missing PAR1 footer)") from error
+        if "file size is 0 bytes" in str(error):
+            raise FormatError(f"not a Parquet file: {what} (empty file)") from error
         if "smaller than the minimum file footer" in str(error):
             raise FormatError(f"not a Parquet file: {what} (too short for a footer)") from error
         raise FormatError(f"{what}: {error}") from error

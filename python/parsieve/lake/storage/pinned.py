@@ -87,9 +87,11 @@ class Pinned:
         for _ in range(100):
             descriptor = os.open(self._path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
             close = weakref.finalize(self, os.close, descriptor)
-            # pyarrow opens the file again, so that it can read without Python's GIL.
+            # pyarrow opens the file again, so that it can read without Python's GIL. It keeps the size of the file from
+            # then on, so get the status before: if the file changes between the two, the status is out of date.
+            status = os.fstat(descriptor)
             file = pa.OSFile(self._path, "r")
-            status, status_by_name = os.fstat(descriptor), os.stat(self._path)  # noqa: PTH116
+            status_by_name = os.stat(self._path)  # noqa: PTH116
             # While the descriptor is open, the inode cannot be reused. So the same number means the same file.
             if (status.st_dev, status.st_ino) == (status_by_name.st_dev, status_by_name.st_ino):
                 self._descriptor, self._status, self._close = descriptor, status, close
@@ -100,11 +102,16 @@ class Pinned:
         raise changed_since(self._path)
 
     def settle(self) -> None:
-        """Wait until the next change of the file is certain to be noticed."""
+        """Open the latest version of the file, and wait until its next change is certain to be noticed."""
         if self._descriptor >= 0:
-            settle(self.version)
-            self._status = os.fstat(self._descriptor)
-            self.version = local_version(self._status)
+            for _ in range(ATTEMPTS):
+                version = self.version
+                settle(version)
+                # Open the file again: if it changed, pyarrow would read it with the size that it had before.
+                self.close()
+                self._pin()
+                if self.version == version:
+                    return
 
     def open(self) -> Any:
         """Open the file for pyarrow."""

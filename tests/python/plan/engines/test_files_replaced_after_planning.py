@@ -219,6 +219,33 @@ def test_a_write_to_a_pinned_file_is_noticed(file: Path) -> None:
     pinned.close()
 
 
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_a_file_that_another_process_completes_is_read_completely(file: Path, is_renamed: bool) -> None:
+    complete = file.read_bytes()
+    file.write_bytes(b"")
+    pinned = Pinned(Storage(str(file.parent)), str(file))
+    if is_renamed:
+        write(file, OLD, "old")
+    else:
+        file.write_bytes(complete)
+    pinned.settle()
+    assert pinned.version == local_version(file.stat())
+    assert pq.read_table(pinned.open())["k"].to_pylist() == OLD
+    assert pinned.is_unchanged()
+    pinned.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"P", b"PAR1", b"PAR1" * 20], ids=["empty", "short", "magic", "footer"])
+@pytest.mark.parametrize("reader", READERS)
+def test_an_unfinished_replacement_is_a_conflict(
+    file: Path, reader: str, content: bytes, con: duckdb.DuckDBPyConnection
+) -> None:
+    read = READERS[reader](ps.open_table(file.parent).plan("k = 5"), con)
+    file.write_bytes(content)
+    with pytest.raises((ps.ConflictError, duckdb.Error), match="plan again"):
+        read()
+
+
 def checked_files(folder: Path) -> CheckedFiles:
     table = ps.open_table(folder)
     snapshot = table.opened.lake.snapshot()
