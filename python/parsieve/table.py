@@ -24,11 +24,12 @@ from parsieve.plan.evidence.questions import (
     words_of_question,
 )
 from parsieve.plan.lookup import LookupResult, look_up
-from parsieve.plan.make import PlanOptions, check_arguments, refuse_stale, report_unknown
+from parsieve.plan.make import PlanOptions
 from parsieve.plan.open_table import OpenTable
 from parsieve.plan.order.ordered_plan import Order, OrderedPlan
 from parsieve.plan.pickling import restore_table, table_state
 from parsieve.plan.plan import Plan
+from parsieve.plan.refusals import check_arguments, refuse_stale, report_unknown
 from parsieve.predicate.bind import bind
 from parsieve.predicate.expr import Expr, unknowns, value_columns
 from parsieve.predicate.parse import Params, parse

@@ -12,8 +12,9 @@ from parsieve.index.view import View
 from parsieve.lake.base import AsOf, Lake, Snapshot
 from parsieve.observe import spans
 from parsieve.plan.evidence.footers import Footers
-from parsieve.plan.make import DEFAULTS, PlanOptions, attributes_of, count_plan, log_plan, make_plan
+from parsieve.plan.make import DEFAULTS, PlanOptions, make_plan
 from parsieve.plan.plan import Plan
+from parsieve.plan.telemetry import attributes_of, count_plan, log_plan
 from parsieve.predicate.bind import BoundPredicate
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ def test_rewrites_of_filters_write_one_line(tmp_path: Path, caplog: pytest.LogCa
 def test_no_value_of_a_predicate_is_logged_at_info(
     table: ps.Table, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parsieve.plan.make.SLOW", 0.0)
+    monkeypatch.setattr("parsieve.plan.telemetry.SLOW", 0.0)
     caplog.set_level(logging.INFO, "parsieve")
     table.build_index("customer")
     table.plan(f"customer = '{SECRET}'").to_arrow()

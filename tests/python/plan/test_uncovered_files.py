@@ -11,7 +11,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.lake.base import Location, Slice
-from parsieve.plan.evidence import coverage
+from parsieve.plan.evidence import indexes
 
 
 def slice_of(group: str, token: str) -> Slice:
@@ -21,15 +21,15 @@ def slice_of(group: str, token: str) -> Slice:
 def test_each_uncovered_file_has_a_reason() -> None:
     slices = [slice_of("new", "1"), slice_of("changed", "2"), slice_of("young", ""), slice_of("rewritten just now", "")]
     bound = {Location("", "changed"): "1", Location("", "rewritten just now"): "1"}
-    reasons = coverage.uncovered(slices, range(4), [{}, bound], is_damaged=False)
+    reasons = indexes.uncovered(slices, range(4), [{}, bound], is_damaged=False)
     assert reasons == {
-        0: [coverage.NEW],
-        1: [coverage.CHANGED],
-        2: [coverage.YOUNG],
-        3: [coverage.CHANGED],
+        0: [indexes.NEW],
+        1: [indexes.CHANGED],
+        2: [indexes.YOUNG],
+        3: [indexes.CHANGED],
     }
-    assert coverage.uncovered(slices, [0], [{}], is_damaged=True) == {0: [coverage.UNREADABLE]}
-    assert coverage.uncovered(slices, [1], [bound], is_damaged=True) == {1: [coverage.CHANGED]}
+    assert indexes.uncovered(slices, [0], [{}], is_damaged=True) == {0: [indexes.UNREADABLE]}
+    assert indexes.uncovered(slices, [1], [bound], is_damaged=True) == {1: [indexes.CHANGED]}
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_explain_lists_files_by_reason(table: ps.Table, tmp_path: Path) -> None:
     write(tmp_path, 1, rows=50)
     lines = table.plan("id = 42").explain().splitlines()
     assert lines[lines.index("in doubt, so kept: 1 file") + 1 :][:2] == [
-        f"  {coverage.CHANGED}:",
+        f"  {indexes.CHANGED}:",
         f"    {tmp_path}/part-1.parquet",
     ]
     for part in range(10, 17):
@@ -61,7 +61,7 @@ def test_explain_lists_files_by_reason(table: ps.Table, tmp_path: Path) -> None:
     text = table.plan("id = 42").explain()
     assert "in doubt, so kept: 8 files" in text
     # New files are too young until a tick has passed.
-    assert coverage.NEW in text or coverage.YOUNG in text
+    assert indexes.NEW in text or indexes.YOUNG in text
     assert "… and " in text
 
 

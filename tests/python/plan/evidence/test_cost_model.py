@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve.plan import cost_model, make
+from parsieve.plan import cost_model, telemetry
 from parsieve.plan.cost import medium
 from parsieve.plan.cost.experience import Experience
 
@@ -162,7 +162,7 @@ def test_plans_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture, monk
         assert record.getMessage().startswith("kept 0 of 12 files in ")
         assert "footers' min/max kept 0 of 12" in record.getMessage()
     caplog.clear()
-    monkeypatch.setattr(make, "SLOW", 0.0)
+    monkeypatch.setattr(telemetry, "SLOW", 0.0)
     with caplog.at_level(logging.INFO, "parsieve.plan"):
         table.plan("key = -1")
     [record] = caplog.records

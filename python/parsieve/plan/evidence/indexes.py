@@ -1,0 +1,102 @@
+"""Apply the indexes of a table, and explain which files they do not cover."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from operator import or_
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from parsieve.index.log.commit import TEXT_CONTENTS
+from parsieve.index.view import View
+from parsieve.lake.base import Location, Slice
+from parsieve.lake.slices import Slices, locations_and_tokens
+from parsieve.plan.evidence.bloom_index import BloomIndexEvidence, TextIndexEvidence
+from parsieve.plan.evidence.candidates import Candidates
+from parsieve.plan.evidence.questions import Question
+from parsieve.plan.evidence.sieve_index import SieveIndexEvidence
+
+NEW = "not in the index (added later, or unreadable at the time); update_index() adds it"
+CHANGED = "changed after it was indexed; update_index() reads it again"
+YOUNG = "written too recently to detect later changes; update_index() adds it once it is older"
+UNREADABLE = "the part of the index that covers it cannot be read"
+REASONS = frozenset((NEW, CHANGED, YOUNG, UNREADABLE))
+
+
+class IndexAnswers(NamedTuple):
+    """What the indexes of a table answered about the questions of a plan."""
+
+    # The indexes that may also exclude row groups or rows of a slice.
+    with_units: list[SieveIndexEvidence | TextIndexEvidence]
+    # For each question, the slices that need no footer for it; None if no index answers the question.
+    answered: list[pa.BooleanArray | None]
+    # The parts of the indexes that could not be used, with the reasons.
+    problems: list[str]
+    # Why no index covers a kept slice, by the number of the slice.
+    doubts: dict[int, list[str]]
+
+
+def apply_indexes(
+    view: View | None, slices: Sequence[Slice], questions: Sequence[Question], files: Candidates
+) -> IndexAnswers:
+    """Exclude candidates with every index of a table. Without a view, the table has no index."""
+    if view is None:
+        return IndexAnswers([], [None] * len(questions), [], {})
+    sieve, bloom = SieveIndexEvidence(view, slices), BloomIndexEvidence(view, slices)
+    texts = [TextIndexEvidence(view, slices, content) for content in TEXT_CONTENTS]
+    by_filters: list[BloomIndexEvidence | TextIndexEvidence] = [bloom, *texts]
+    indexes: list[SieveIndexEvidence | BloomIndexEvidence | TextIndexEvidence] = [sieve, *by_filters]
+    for index in indexes:
+        files.apply(index)
+    # The Bloom index has false positives that min/max statistics may exclude, so it does not replace a footer.
+    by_sieve = [sieve.covers(question) for question in questions]
+    by_any = [
+        functools.reduce(either, (filters.covers(question) for filters in by_filters), first)
+        for question, first in zip(questions, by_sieve, strict=True)
+    ]
+    failed = functools.reduce(or_, (filters.failed for filters in by_filters), sieve.doubts)
+    doubts: dict[int, list[str]] = {}
+    covered = [mask for mask in by_any if mask is not None]
+    if covered:
+        is_uncovered = pc.invert(functools.reduce(pc.or_, covered))
+        numbers = pc.indices_nonzero(pc.and_(files.kept, is_uncovered)).to_pylist()
+        if numbers:
+            tokens = [index.indexed_tokens(question) for question in questions for index in indexes]
+            doubts = uncovered(slices, numbers, list(filter(None, tokens)), bool(failed))
+    problems = [f"the index, {part}: {error}" for part, error in failed.items()]
+    return IndexAnswers([sieve, *texts], by_sieve, problems, doubts)
+
+
+def either(left: pa.BooleanArray | None, right: pa.BooleanArray | None) -> pa.BooleanArray | None:
+    """Return the disjunction of two masks. None is a mask without any true value."""
+    if left is None or right is None:
+        return right if left is None else left
+    return pc.or_(left, right)
+
+
+def uncovered(
+    slices: Sequence[Slice],
+    numbers: Iterable[int],
+    indexed_tokens: Sequence[Mapping[Location, str]],
+    is_damaged: bool,
+) -> dict[int, list[str]]:
+    """Return for each numbered slice why the index of the predicate's columns does not cover it.
+
+    `indexed_tokens` has a mapping for each column: the version of each location that its index covers. `is_damaged` is
+    true if a part of the index cannot be read.
+    """
+    reasons: dict[int, list[str]] = {}
+    chosen = list(numbers)
+    uncovered_slices = Slices.of(slices).select(pa.array(chosen, pa.int64()))
+    for number, location, current in zip(chosen, *locations_and_tokens(uncovered_slices), strict=True):
+        tokens = {token for by_location in indexed_tokens if (token := by_location.get(location)) is not None}
+        if is_damaged and (not tokens or current in tokens):
+            reasons[number] = [UNREADABLE]
+        elif tokens:
+            reasons[number] = [CHANGED]
+        else:
+            reasons[number] = [NEW if current else YOUNG]
+    return reasons
