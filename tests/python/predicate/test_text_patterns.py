@@ -82,6 +82,7 @@ def test_every_match_contains_the_required_text(expression: str, data: st.DataOb
         ("abc)", ""),
         ("(abc", ""),
         ("[]abc]", ""),
+        ("[^]abc[d]", ""),
         ("[a&&b]xyz", ""),
         ("abc\\", ""),
         ("(" * 40 + "abc" + ")" * 40, ""),

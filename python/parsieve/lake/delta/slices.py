@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +19,8 @@ from parsieve.lake.rows.columns import Matching
 from parsieve.lake.slices import PartitionColumn, Slices, repeated
 from parsieve.lake.storage.storage import Storage
 
+# What precedes the path in the address of a local file.
+_FILE = re.compile("file:(?://(?:localhost)?)?(?=/)|(?=/)")
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -176,9 +180,13 @@ class DeltaSlices(Slices):
 
 
 def place_of(table: Storage, path: str) -> tuple[Storage, str]:
-    """Return the storage of a file in the log, and its path there. The files of a clone may be in other folders."""
+    """Return the storage of a file in the log, and its path there. The files of a clone may be in other folders.
+
+    The path has no percent escapes, so a `file:` address is not a URI.
+    """
     if "://" in path or path.startswith(("/", "file:")):
-        storage = Storage(path, table.options)
+        local = _FILE.match(path)
+        storage = Storage(Path(path[local.end() :]) if local else path, table.options)
         return storage, storage.root
     return table, table.join(path)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot, Statistics, utc
+from parsieve.lake.delta.files import unquoted
 from parsieve.lake.delta.log import LogState, commit_token, latest_version, state_at
 from parsieve.lake.delta.schema import matching_of, schema_of, unpack, vector_path
 from parsieve.lake.delta.slices import DeltaFile, DeltaSlices, TableState, place_of
@@ -230,7 +231,7 @@ class Delta(Adapter):
         if path is None:
             data = unpack(vector["pathOrInlineDv"])[:size]
         else:
-            storage, place = place_of(self._storage, path)
+            storage, place = place_of(self._storage, unquoted(path))
             with storage.open(place) as file:
                 # The first byte of the file is its format version, so the first vector begins at byte 1.
                 file.seek(1 if start is None else start)

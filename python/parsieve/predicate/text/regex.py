@@ -22,8 +22,8 @@ _CLASS_ESCAPES = frozenset("dDwWsStnr")
 # Escapes that match no character.
 _EMPTY_ESCAPES = frozenset("bBAz")
 _QUANTIFIERS = frozenset("*+?{")
-# A class without nested classes, set operations and unusual escapes.
-_CLASS = re.compile(r"\[\^?(?:[^\[\]\\&~|-]|-(?!-)|\\[dDwWsStnr.\\+*?()\[\]{}|^$/-])+\]")
+# A class without nested classes, set operations and unusual escapes. In `[^]a]`, RE2 reads the first `]` as a member.
+_CLASS = re.compile(r"\[(?:\^|(?!\^))(?:[^\[\]\\&~|-]|-(?!-)|\\[dDwWsStnr.\\+*?()\[\]{}|^$/-])+\]")
 _COUNT = re.compile(r"\{([0-9]{1,4})(?:,[0-9]{0,4})?\}")
 
 
