@@ -12,7 +12,7 @@ SHOWN = 3
 
 
 class ColumnNotFoundError(ParsieveError, KeyError):
-    """There is no such column, or the name fits several columns."""
+    """There is no such column, or the name matches several columns."""
 
     __module__ = "parsieve"
     # A KeyError would show its message in quotes.
