@@ -32,7 +32,7 @@ class StaleIndexError(ParsieveError):
 
 
 class ParsieveWarning(UserWarning):
-    """Part of a predicate skips no file, or a call is slower than necessary. Results are still right.
+    """A part of a predicate skips no file, or a call is slower than necessary. Results are still right.
 
     >>> import warnings, parsieve as ps
     >>> warnings.simplefilter("ignore", ps.ParsieveWarning)

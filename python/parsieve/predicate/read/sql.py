@@ -26,6 +26,7 @@ from parsieve.predicate.read.lists import Elements, Subscript
 from parsieve.predicate.read.patterns import like, pattern_around, pattern_before, regex
 from parsieve.predicate.text.like import Pattern, read_like
 from parsieve.predicate.times.temporal import to_moment
+from parsieve.wording import count
 
 
 class Predicates(Dialect):
@@ -158,7 +159,9 @@ def bind_params(tree: exp.Expression, params: Params | None) -> dict[int, Any]:
             raise ValueError(f"the condition has the placeholders {sorted(names)}, but params has {sorted(params)}")
         return {id(placeholder): params[str(placeholder.this)] for placeholder in placeholders}
     if len(params) != len(placeholders):
-        raise ValueError(f"the condition has {len(placeholders)} placeholders (?), but params has {len(params)} values")
+        raise ValueError(
+            f"the condition has {count(len(placeholders), 'placeholder')}, but params has {count(len(params), 'value')}"
+        )
     return {id(placeholder): value for placeholder, value in zip(placeholders, params, strict=True)}
 
 
