@@ -12,7 +12,7 @@ SHOWN = 3
 
 
 class ColumnNotFoundError(ParsieveError, KeyError):
-    """There is no such column, or the name fits several columns."""
+    """There is no such column, or the name matches several columns."""
 
     __module__ = "parsieve"
     # A KeyError would show its message in quotes.
@@ -32,7 +32,7 @@ class StaleIndexError(ParsieveError):
 
 
 class ParsieveWarning(UserWarning):
-    """Part of a predicate skips no file, or a call is slower than necessary. Results are still right.
+    """A part of a predicate skips no file, or a call is slower than necessary. Results are still right.
 
     >>> import warnings, parsieve as ps
     >>> warnings.simplefilter("ignore", ps.ParsieveWarning)

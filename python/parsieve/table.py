@@ -102,17 +102,17 @@ class Table(IndexedTable):
                 semi-join). A name may be an expression such as `lower(email)`. The keys of a composite key such as
                 `tenant, id` are a table with its columns, or a list of tuples.
             row_groups: True opens every kept file, and skips row groups by min/max statistics and Bloom filters. False
-                opens no file. None opens files for which no other evidence has an answer, and others if that is
-                expected to pay.
+                opens no file. None opens files for which there is no other evidence, and further files if it expects
+                this to save time.
             timezone: The time zone to assume for timestamps in `where` that have none, if their column has one.
             stale: What to do if the index does not cover the current version of a file. "keep" keeps the file; "error"
                 raises `StaleIndexError`, also if there is no index.
             params: The values of `?` in SQL text, as a list, or of `:name`, as a dict.
-            on_unknown: What to do if parsieve does not understand a part of `where`, which then skips no file. "warn"
-                emits a `ParsieveWarning` that says how to write it, "error" raises `UnsupportedError`, "ignore" does
-                neither. A plan with a `limit` always raises.
-            order_by: The column that rows are sorted by. `files` are then in the order to read them, so that reading
-                may stop early. A field of a struct is a dotted name, or a list of names.
+            on_unknown: What to do if parsieve does not understand a part of `where`. Such a part skips no file. "warn"
+                emits a `ParsieveWarning` that says how to write it, "error" raises `UnsupportedError`, and "ignore"
+                does neither. A plan with a `limit` always raises.
+            order_by: The column to sort the rows by. `files` then starts with the file to read first, so that reading
+                can stop early. A field of a struct is a dotted name, or a list of names.
             descending: Whether the greatest values come first. NaN is greater than all numbers.
             nulls: Whether nulls come "first" or "last", in both directions. The default is "last", as in DuckDB; Polars
                 has nulls first.
@@ -130,7 +130,7 @@ class Table(IndexedTable):
         [142]
         """
         if stale not in ("keep", "error"):
-            raise ValueError(f'stale is "keep" or "error", not {stale!r}')
+            raise ValueError(f'stale must be "keep" or "error", not {stale!r}')
         check_arguments(as_of, on_unknown)
         order = Order(order_by, limit, descending=descending, nulls=nulls)
         snapshot = self.opened.snapshot(as_of)
@@ -149,7 +149,7 @@ class Table(IndexedTable):
         """Return the table as a pyarrow dataset. Queries of engines on it skip files and row groups.
 
         DuckDB, Polars (`scan_pyarrow_dataset`), DataFusion and others pass their filters on to datasets. Each scan sees
-        the table as it is then, or its state at `as_of`; `pin()` fixes the state for several scans.
+        the current state of the table, or its state at `as_of`. `pin()` fixes the state for several scans.
 
         >>> import tempfile, duckdb, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -175,8 +175,9 @@ class Table(IndexedTable):
     ) -> LookupResult:
         """Find the rows of one key, of a thousand, or of a million.
 
-        The index is asked once for all keys, and each page of the table is read at most once. A key that is given
-        several times returns its rows each time. Nulls match nothing. Files that the index does not cover are read.
+        This reads the index once for all keys, and each page of the table at most once. It also reads the files that
+        the index does not cover. If a key is in `keys` several times, its rows are returned as many times. Nulls match
+        nothing.
 
         Args:
             column: The column with the keys. A field of a struct is a dotted name, or a list of names. Expressions and
@@ -208,9 +209,9 @@ class Table(IndexedTable):
 
         Args:
             columns: The columns to judge. None judges the columns of the queries, or without queries all columns.
-            queries: Typical predicates, as for `plan`. Conditions on text inside the values, such as LIKE '%text%', are
-                for a text or words index. Without any queries, point and range queries count equally, and columns of
-                log lines or other prose get a text or words index if one pays off.
+            queries: Typical predicates, as for `plan`. If they look for text inside the values, as in LIKE '%text%',
+                the advice is about a text or words index. Without queries, point and range queries have equal weight,
+                and a text or words index is recommended for log lines and other prose if it pays off.
             expose: Encrypted columns that may be indexed, as for `build_index`.
             timezone: The time zone to assume for timestamps in `queries` that have none, as for `plan`.
 
@@ -232,7 +233,7 @@ class Table(IndexedTable):
             paths = list(dict.fromkeys(column.path for expr in predicates for column in value_columns(expr)))
             if not paths:
                 raise ValueError(
-                    f"the queries name no column in a condition that is understood{_not_understood(predicates)}"
+                    f"the queries name no column in a condition that parsieve understands{_not_understood(predicates)}"
                 )
         else:
             paths = [(field.name,) for field in snapshot.schema if not pa.types.is_nested(field.type)]
@@ -253,19 +254,23 @@ def open_table(
     """Open a table: a path or URI, a `(filesystem, path)` pair, a `DeltaTable`, or a pyiceberg `Table`.
 
     parsieve detects plain folders of Parquet files (hive-partitioned or not), Delta Lake, Iceberg and Hudi by the
-    contents of the folder. Pass `format` to override this. The index of a plain folder
-    `lake/orders` is stored in `lake/.parsieve/orders`, that of another table in its `_parsieve` folder, or at
-    `index_location`.
+    contents of the folder. Pass `format` to override this.
 
-    In a plain folder every file counts as Parquet unless its name starts with `_` or `.`. A single file is a table
-    too; to index it, pass `index_location`. Globs and lists of files are not accepted.
+    The index of a plain folder `lake/orders` is stored in `lake/.parsieve/orders`. The index of any other table is
+    stored in its `_parsieve` folder. Pass `index_location` to store it in another place.
+
+    In a plain folder, every file counts as Parquet unless its name starts with `_` or `.`. You can also open a single
+    file. To index it, pass `index_location`. Globs and lists of files are not accepted.
 
     `storage_options` use the names of obstore for a plain folder (`aws_region`, `aws_endpoint`, `aws_allow_http`), and
     the names of the format's library for Delta Lake, Iceberg and Hudi.
 
-    `decryption` holds the keys of a plain folder's encrypted files: a dict of `footer_key`, `column_keys` and
-    `aad_prefix`; or `(kms, connection)`, with a `KmsClient` (or a function that makes one) and the
-    `KmsConnectionConfig` of pyarrow's `CryptoFactory`; or `FileKeys`, which can read footers and filters but no rows.
+    `decryption` has the keys of a plain folder's encrypted files, in one of three forms:
+
+    - a dict of `footer_key`, `column_keys` and `aad_prefix`
+    - `(kms, connection)`, with a `KmsClient` (or a function that makes one) and the `KmsConnectionConfig` of pyarrow's
+      `CryptoFactory`
+    - `FileKeys`, with which parsieve can read footers and filters but no rows
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.mkdtemp()

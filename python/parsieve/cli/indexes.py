@@ -38,14 +38,14 @@ def add_commands(commands: Commands) -> None:
     compact.add_argument(
         "--purge",
         action="store_true",
-        help="read all files again, so that rows that are gone leave no trace once older versions expire",
+        help="read all files again, so that deleted rows leave no trace once older versions expire",
     )
     convert = command("convert", _convert, "Convert an index of parsieve 0.1 to format 2", "Reads the table once.")
     for parser in (build, convert):
         parser.add_argument(
             "--pages",
             action=argparse.BooleanOptionalAction,
-            help="store a map of the pages of all files, or drop it (default: keep it; new in object stores)",
+            help="store a map of all pages, or drop it (default: keep it, or store one in an object store)",
         )
         _add_layout(parser)
     for parser in (build, update, compact, convert):
@@ -78,16 +78,18 @@ def add_commands(commands: Commands) -> None:
 
 
 def _add_layout(parser: Parser) -> None:
-    """Add the options for how a Sieve index is stored."""
+    """Add the options for how an index is stored."""
     parser.add_argument(
         "--unit",
         choices=["auto", "file", "row_group", "rows"],
         default="auto",
         metavar="UNIT",
-        help="the units of a Sieve index: file, row_group, rows (20,000 rows), or auto (default: auto)",
+        help="what the index can skip: file, row_group, rows (20,000 rows), or auto (default: auto)",
     )
     parser.add_argument(
-        "--keep-keys", action="store_true", help="store all keys, so that compactions need not read the table"
+        "--keep-keys",
+        action="store_true",
+        help="store all keys of a Sieve index, so that compactions need not read the table",
     )
 
 

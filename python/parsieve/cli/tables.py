@@ -43,7 +43,9 @@ def add_commands(commands: Commands) -> None:
     plan.add_argument("--explain", action="store_true", help="show why each file is kept or skipped")
     plan.add_argument("--row-groups", action="store_true", help="also read footers, and list row groups after a tab")
     add_as_of(plan)
-    plan.add_argument("--order-by", metavar="COLUMN", help="list files in the order to read them for sorted rows")
+    plan.add_argument(
+        "--order-by", metavar="COLUMN", help="sort rows by COLUMN: list the files in the order to read them"
+    )
     plan.add_argument("--descending", action="store_true", help="the greatest values of COLUMN come first")
     plan.add_argument(
         "--nulls", choices=["first", "last"], default="last", help="whether nulls of COLUMN come first or last"
@@ -65,7 +67,7 @@ def add_commands(commands: Commands) -> None:
         "keys",
         metavar="COLUMN=VALUE",
         nargs="+",
-        help="a key: id=42; several keys are of one column; with --keys-from, COLUMN alone",
+        help="a key, such as id=42; all keys must be of one column; with --keys-from, pass COLUMN alone",
     )
     lookup.add_argument(
         "--keys-from", metavar="FILE", help="also read keys of COLUMN from a file, one per line; - is standard input"
@@ -77,7 +79,9 @@ def add_commands(commands: Commands) -> None:
         "advise", _advise, "Estimate what an index of each column would cost and save", "Reads a sample of the files."
     )
     add_table(advice)
-    advice.add_argument("columns", metavar="COLUMN", nargs="*", help="columns (default: those of --where, or all)")
+    advice.add_argument(
+        "columns", metavar="COLUMN", nargs="*", help="columns (default: the columns of --where, or all)"
+    )
     advice.add_argument("--where", action="append", default=[], metavar="WHERE", help="a typical query; repeatable")
     add_expose(advice)
     for parser in (plan, advice):
@@ -212,7 +216,7 @@ def _lookup(options: argparse.Namespace) -> int:
     as_of = state_of(options.as_of, table.format, "--as-of")
     compared = find_compared(ColumnNames(table.opened.snapshot(as_of).schema), name)
     if not isinstance(compared, Column) and len(compared.columns) > 1:
-        options.parser.error(f"a key of {compared} has several values; use `parsieve plan`")
+        options.parser.error(f"{compared} is a composite key, which this command does not support; use `parsieve plan`")
     column = compared if isinstance(compared, Column) else compared.value
     columns = None if options.columns is None else next(csv.reader([options.columns]))
     begun = time.perf_counter()

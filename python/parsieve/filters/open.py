@@ -88,7 +88,7 @@ class ParquetFile:
             return numbers[0]
         if len(numbers) > 1:
             paths = ", ".join(str(self.paths[number]) for number in numbers)
-            raise ColumnNotFoundError(f"{column!r} fits several columns; give one of them as a tuple: {paths}")
+            raise ColumnNotFoundError(f"{column!r} matches several columns; give one of them as a tuple: {paths}")
         raise no_column(name if isinstance(name, str) else ".".join(name), [str(name) for name in self.names()])
 
     def name_of(self, number: int) -> ColumnName:

@@ -1,7 +1,7 @@
 """Estimate from a sample of a table what an index of each column would cost and save, and recommend one.
 
-The sampled slices are read whole, and the estimate assumes that the others are like them. That is right if the files
-resemble each other. Only the recommendation depends on it, never the result of a query.
+The sampled slices are read whole. The estimate assumes that the other slices are similar. If they are not, the
+recommendation may be bad, but queries still return the right rows.
 """
 
 from __future__ import annotations
@@ -74,29 +74,29 @@ class Advice(NamedTuple):
     why: str
     slices: int
     sampled: int
-    # Slices that a query reads for one key that exists: with min/max alone, with a Bloom index, with a Sieve index.
+    # How many slices a query for an existing key reads: with min/max alone, with a Bloom index, with a Sieve index.
     minmax_reads: float
     bloom_reads: float
     sieve_reads: float
-    # The same for a key that does not exist, between two keys that do. With both kinds of index, the smaller number
-    # applies.
+    # The same for a missing key between two existing ones. With both kinds of index, the smaller number applies.
     minmax_absent: float
     bloom_absent: float
     sieve_absent: float
-    # Bytes of each index on disk, bytes of a Sieve that lookups read, and seconds to read the column for a build.
+    # The bytes of each index on disk, the bytes of a Sieve that lookups read, and the seconds that a build needs to
+    # read the column.
     sieve_bytes: int
     sieve_lookup_bytes: int
     bloom_bytes: int
     build_seconds: float
-    # The best units for a Sieve index; the bytes of data that a query for one key then reads, and that it reads with
-    # files as units; and how many bytes of `sieve_bytes` the finer units take. If a text index is recommended, `unit`
-    # has its units, and the other three are 0.
+    # The best unit for the recommended index. The next three are 0 for a text or words index. For a Sieve index, they
+    # are the bytes of data that a query for one key reads with this unit, the bytes that it reads with files as units,
+    # and how many bytes of `sieve_bytes` the smaller units take.
     unit: Unit = "file"
     unit_read_bytes: int = 0
     file_read_bytes: int = 0
     unit_bytes: int = 0
-    # The estimates of text indexes, of each kind and with each kind of unit, if queries look for text inside the values
-    # or if the values are long.
+    # The estimates for text and words indexes with each unit, if queries look for text inside the values or if the
+    # values are long.
     texts: tuple[TextEstimate, ...] = ()
 
     def __repr__(self) -> str:
@@ -107,7 +107,7 @@ class Advice(NamedTuple):
 
     @property
     def text(self) -> TextEstimate | None:
-        """The estimate of the recommended text index; None if the recommendation is not one."""
+        """The estimate for the recommended text or words index, or None if another kind or none is recommended."""
         chosen = (text for text in self.texts if (text.kind, text.unit) == (self.recommendation, self.unit))
         return next(chosen, None)
 
@@ -151,12 +151,12 @@ class _Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What queries ask about one column."""
+    """How queries use one column."""
 
-    # Whether they look for whole values, and for intervals, which no Bloom filter answers.
+    # Whether the queries look for whole values, and for intervals, which no Bloom filter answers.
     keys: bool = True
     ranges: bool = True
-    # The text inside the values that they look for. None if the queries are unknown, so that the values decide.
+    # The text that queries look for inside the values. None if the queries are unknown, so that the values decide.
     needles: Sequence[Needle] | None = None
 
 
@@ -185,8 +185,8 @@ def _advise_text(snapshot: Snapshot, path: ColumnPath, texts: TextAdvice) -> Adv
 
 def _also(texts: TextAdvice) -> str:
     if texts.best is None:
-        return f"no index pays ({texts.why})"
-    return f'kind="{texts.best.kind}", unit="{texts.best.unit}" pays ({texts.why})'
+        return f"no index pays off ({texts.why})"
+    return f'kind="{texts.best.kind}", unit="{texts.best.unit}" pays off ({texts.why})'
 
 
 def _advise_keys(lake: Lake, snapshot: Snapshot, path: ColumnPath, ranges: bool, fpp: float) -> Advice:

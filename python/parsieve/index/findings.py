@@ -63,7 +63,7 @@ def _values(lake: Lake, file_slice: Slice, path: ColumnPath) -> Iterator[pa.Arra
 
 def reason_of(error: OSError) -> str:
     """Describe why a file of the index cannot be read, for messages that name the file."""
-    return "it is gone" if isinstance(error, FileNotFoundError) else f"it cannot be read: {error}"
+    return "it is missing" if isinstance(error, FileNotFoundError) else f"it cannot be read: {error}"
 
 
 def name_of(location: Location) -> str:

@@ -71,37 +71,38 @@ class IndexedTable:
     ) -> BuildReport:
         """Build an index of some columns in one scan of the table.
 
-        This replaces an existing index of the same kind. Indexes of other kinds stay, so that a column with a "sieve"
-        index that gets a "bloom" index has "both"; `drop_index` removes all of them.
+        This replaces an existing index of the same kind. Indexes of other kinds stay: if a column has a "sieve" index
+        and you build a "bloom" index, it has "both". `drop_index` removes all of them.
 
-        Returns a report of the kinds, sizes and coverage of the index, including the files that it does not cover;
-        `print` it for a summary. `report.columns` maps each column to the kind that was built: "sieve", "bloom",
-        "both", "text", "words", or "none" if "auto" built nothing; `report.notes` then has the reason. If files were
-        written just before the call, it waits until they can be indexed, for at most a tick of the filesystem's clock.
+        Returns a report of the kinds and sizes of the index, and of the files that it does not cover. `print` it for a
+        summary. `report.columns` maps each column to the kind that was built: "sieve", "bloom", "both", "text",
+        "words", or "none". It is "none" if `kind="auto"` built nothing, and `report.notes` then has the reason. If
+        files were written just before the call, it waits until they can be indexed, for at most a tick of the
+        filesystem's clock.
 
         Args:
             columns: A name, a tuple of names for a field of a struct, or a list of these.
-            kind: "sieve" answers keys and intervals exactly. "bloom" stores a filter for each file, which answers only
-                keys but rejects missing keys. "both" builds both, with one scan for each. "auto" builds for
-                each column what `advise` recommends without queries, which may be nothing. "text" stores a filter
-                for each unit that answers for text inside strings: LIKE with any pattern, and regular expressions.
-                "words" does so for whole words, such as request IDs: `has_token`, and LIKE with whole words.
-            memory: How many bytes of rows to hold in memory; the rest is spilled to disk.
+            kind: "sieve" answers queries for keys and intervals exactly. "bloom" stores a filter for each file. It
+                answers only queries for keys, but rejects missing keys. "both" builds both, with one scan for each.
+                "text" answers queries for text inside strings: LIKE with any pattern, and regular expressions. "words"
+                answers queries for whole words, such as request ids: `has_token`, and LIKE with whole words. "auto"
+                builds for each column what `advise` recommends without queries, which may be nothing.
+            memory: How many bytes of rows to hold in memory. The rest is spilled to disk.
             threads: The number of threads; None uses one per processor.
             progress: Whether to show a progress bar on standard error; None shows it on a terminal.
             expose: Columns to index although files encrypt them. Anyone who can read the index can read their values.
                 An encrypted column that is not listed here raises `UnsupportedError`.
-            unit: The units of a "sieve", "text" or "words" index, which its answers name: "file", "row_group", or
-                "rows". The latter are row groups, cut every 20,000 rows if they have more than 50,000. "auto" chooses
-                for each column.
-            fpp: For a key that does not exist, how many units a Sieve index may name on average. It stores fingerprints
-                of the keys for this, except where they do not pay. None stores none. For a "text" or "words" index,
-                the rate of false positives of its filters. Those of a "bloom" index have a rate of their own.
+            unit: What a "sieve", "text" or "words" index can skip: a "file", a "row_group", or "rows". With "rows", row
+                groups of more than 50,000 rows are divided every 20,000 rows. "auto" chooses for each column.
+            fpp: For a Sieve index, how many units a query for a missing key may keep on average. The index stores
+                fingerprints of the keys for this, unless they take more bytes than they save. None stores no
+                fingerprints. For a "text" or "words" index, the rate of false positives of its filters. The filters of
+                a "bloom" index always have a rate of 0.01.
             keep_keys: Whether a Sieve index stores all keys, so that `compact_index` need not read the table again.
-            pages: Whether the index also has a map of the pages of all files, so that reading rows needs no
-                footers. Updates keep it up to date. None keeps an existing map; if there is none,
-                it builds one with a Sieve index if the table is in an object store. True builds it, and False drops it.
-                The map contains no values of the table. Encrypted files and Hudi slices with log files have none.
+            pages: Whether the index also has a map of the pages of all files, so that reading rows needs no footers.
+                Updates keep it up to date. True builds the map, and False drops it. None keeps an existing map. If
+                there is none, None builds it with a Sieve index of a table in an object store. The map contains no
+                values of the table. Encrypted files and Hudi slices with log files have no entry in it.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -187,14 +188,14 @@ class IndexedTable:
     ) -> UpdateReport:
         """Bring the index, and its map of pages, up to date with the table. Reads only new and changed files.
 
-        Returns a report of the files that were read and of those not covered; `print` it for a summary. If files were
-        written just before the call, it waits until they can be indexed, for at most one tick of the filesystem's
-        clock.
+        Returns a report of the files that were read, and of the files that are not covered. `print` it for a summary.
+        If files were written just before the call, it waits until they can be indexed, for at most one tick of the
+        filesystem's clock.
 
-        `compact=True` also compacts the index, and False never does. None compacts it once its updates, or the rows of
-        files that are gone, cost readers more than a compaction: for example, if a quarter of its entries belong to
-        files that are gone. An index in format 1 is compacted after every update of a Delta, Iceberg or Hudi table in
-        which no file has logs or deletes.
+        `compact=True` also compacts the index, and False never does. None compacts it when the earlier updates, or the
+        entries of removed files, cost readers more than a compaction. For example, it does so if a quarter of the
+        entries belong to removed files. An index in format 1 is compacted after every update of a Delta, Iceberg or
+        Hudi table in which no file has logs or deletes.
 
         If only the filters of a file changed, by `add_filters` or `drop_filters`, the file is not read again. Files
         that encrypt an indexed column are not indexed, so every plan keeps them, unless `expose` names the column.
@@ -254,9 +255,9 @@ class IndexedTable:
 
         Args:
             columns: A name, a tuple of names for a field of a struct, or a list of these. None compacts all columns.
-            purge: Whether to read all files again, so that the new files have nothing of rows that are gone. Then
-                `expire_index(0)` erases these rows from the index.
-            memory: How many bytes of rows to hold in memory; the rest is spilled to disk.
+            purge: Whether to read all files again, so that the new index has no trace of deleted rows. If you then call
+                `expire_index(0)`, no version of the index contains these rows.
+            memory: How many bytes of rows to hold in memory. The rest is spilled to disk.
             threads: The number of threads; None uses one per processor.
             progress: Whether to show a progress bar on standard error; None shows it on a terminal.
             expose: Columns to read although files encrypt them, as for `build_index`.
@@ -322,9 +323,10 @@ class IndexedTable:
     ) -> ConvertReport:
         """Convert the Sieve indexes of this table that parsieve 0.1 built to format 2.
 
-        Format 2 takes much less space, and also answers for row groups and ranges of rows. parsieve 0.1 cannot read it:
-        its plans then read all files. No other method changes the format of an existing index. The conversion reads
-        the indexed columns of the table, and brings the index up to date. Bloom indexes have one format.
+        Format 2 takes much less space, and can also skip row groups and ranges of rows. parsieve 0.1 cannot read it, so
+        its plans then read all files. Apart from a new build, no other method changes the format of an index. The
+        conversion reads the indexed columns of the table, and brings the index up to date. Bloom indexes have only one
+        format.
 
         The arguments are the same as for `build_index`. If there is nothing to convert, they have no effect.
 
@@ -394,8 +396,8 @@ class IndexedTable:
     def expire_index(self, older_than: dt.timedelta | dt.datetime | float = OLDER_THAN) -> ExpireReport:
         """Remove old versions of the index, and the files that only they use.
 
-        Returns a report of the removed versions, and of the remaining ones with reason and expiry; `print` it for a
-        summary.
+        Returns a report of the removed versions. For the remaining versions, the report says why they remain and when
+        they expire. `print` it for a summary.
 
         The newest version stays. Files that belong to no version stay until they are a day old, because they may
         belong to a build that is still running. A build that fails removes its own files.
@@ -479,7 +481,7 @@ class IndexedTable:
         return {} if view is None else {index_name(path): kind for path, kind in view.kinds.items()}
 
     def index_stats(self) -> dict[str, IndexStats]:
-        """Return for each indexed column how large its index is, and how precise.
+        """Return the size and the precision of the index of each column.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()

@@ -11,7 +11,7 @@ _PREFIX = "parsieve"
 
 
 class Metrics(NamedTuple):
-    """What parsieve has done in this process so far, as `metrics()` returns it. Subtract an earlier one for a period.
+    """What parsieve has done in this process so far, from `metrics()`. Subtract an earlier result to measure a period.
 
     >>> from parsieve import Metrics
     >>> earlier, now = Metrics(plans=2, files_skipped=90), Metrics(plans=5, files_skipped=240)
@@ -90,7 +90,7 @@ def add(**amounts: float) -> None:
 def metrics() -> Metrics:
     """Return what parsieve has done in this process: plans, files skipped, rows, requests, bytes and seconds.
 
-    The counters start at zero in each process and are never reset. For a period, subtract two snapshots.
+    The counters start at zero in each process and are never reset. To measure a period, subtract two results.
 
     >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     >>> folder = tempfile.mkdtemp()

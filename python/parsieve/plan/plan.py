@@ -72,9 +72,9 @@ class Plan:
     def row_ranges(self) -> dict[str, list[tuple[int, int]] | None]:
         """The ranges of rows to read in each kept file, or None for all of its rows.
 
-        Each range has its first row and its number of rows, counted in the file as stored, before any deletes. Ranges
-        come from an index with units smaller than files, and from footers. They are valid only for the planned version
-        of a file: if a file was replaced since, read all of it.
+        Each range is a pair of a first row and a number of rows. Rows are counted in the file as stored, before any
+        deletes. Ranges come from an index with units smaller than files, and from footers. They are valid only for the
+        planned version of a file. If a file was replaced since then, read the whole file.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -178,9 +178,10 @@ class Plan:
     def to_arrow(self, columns: Sequence[str] | None = None, *, threads: int | None = None) -> pa.Table:
         """Read the matching rows, with the given columns (None: all). For pandas, call `.to_pandas()` on the result.
 
-        The columns of the predicate are read first, only in the row groups and row ranges of the plan. Of the other
-        columns, only the pages with matching rows are read. Up to `threads` files are read at the same time (None: one
-        for each processor). If most rows match, or if a file needs it, pyarrow decodes complete row groups instead.
+        This first reads the columns of the predicate, only in the row groups and row ranges of the plan. Then it reads
+        the other columns, only in the pages with matching rows. It reads up to `threads` files at the same time (None:
+        one for each processor). If most rows match, or if its own reader does not support a file, pyarrow decodes
+        complete row groups instead.
 
         If a file was replaced since the plan, the new file is read. If a file was removed or keeps changing, this
         raises `ConflictError`.
@@ -239,9 +240,9 @@ class Plan:
         DuckDB reads the files of Delta, Iceberg and Hudi tables itself if they hold exactly the table's rows.
 
         The files of a plain folder may be replaced at any time, and DuckDB does not notice if one is replaced while it
-        reads. So parsieve holds these files open, and DuckDB reads the matching rows immediately, up to 256 MiB. Larger
-        results, and all of them where the system is not Linux, are read when you use the relation, as the dataset of
-        `to_dataset`; a `ConflictError` is then a `duckdb.Error` with the same message.
+        reads. So parsieve holds these files open, and DuckDB reads the matching rows immediately, up to 256 MiB. If
+        the result is larger, or if the system is not Linux, DuckDB reads the dataset of `to_dataset` when you use the
+        relation. A `ConflictError` is then a `duckdb.Error` with the same message.
 
         DuckDB's `fetchall()` needs the package `pytz` for timestamps with time zones; `to_arrow_table()` does not.
 

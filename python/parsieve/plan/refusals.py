@@ -17,10 +17,10 @@ from parsieve.wording import count
 def check_arguments(as_of: Any, on_unknown: str) -> None:
     """Raise an error for arguments of `Table.plan` that were passed in the wrong place."""
     if on_unknown not in ("warn", "error", "ignore"):
-        raise ValueError(f'on_unknown is "warn", "error" or "ignore", not {on_unknown!r}')
+        raise ValueError(f'on_unknown must be "warn", "error" or "ignore", not {on_unknown!r}')
     if isinstance(as_of, list | tuple | dict):
         raise TypeError(
-            f"as_of is a version or a datetime, not a {type(as_of).__name__}; pass the values of ? as params=[...]"
+            f"as_of must be a version or a datetime, not a {type(as_of).__name__}; pass values for ? as params=[...]"
         )
 
 

@@ -42,7 +42,7 @@ class ColumnNames:
             }
             if len(columns) > 1:
                 raise ColumnNotFoundError(
-                    f"the name {'.'.join(parts)!r} fits several columns: "
+                    f"the name {'.'.join(parts)!r} matches several columns: "
                     + ", ".join(str(column) for column in columns.values())
                 )
             if columns:
@@ -97,7 +97,7 @@ def column_name(schema: pa.Schema, name: str) -> str:
     if len(candidates) == 1:
         return str(candidates[0])
     if candidates:
-        raise ColumnNotFoundError(f"the name {name!r} fits several columns: {', '.join(candidates)}")
+        raise ColumnNotFoundError(f"the name {name!r} matches several columns: {', '.join(candidates)}")
     raise no_column(name, schema.names)
 
 

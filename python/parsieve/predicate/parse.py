@@ -106,7 +106,7 @@ def _parse(where: Any, schema: pa.Schema, timezone: str | None, params: Params |
             where = [where]
         return parse_tuples(where, schema, timezone)
     raise TypeError(
-        "a predicate is SQL text, a pyarrow or Polars expression, or a list of (column, op, value) tuples, "
+        "a predicate must be SQL text, a pyarrow or Polars expression, or a list of (column, op, value) tuples, "
         f"not {type(where).__qualname__}"
     )
 
@@ -118,7 +118,7 @@ def parse_keys(keys: Mapping[Any, Any], schema: pa.Schema) -> Expr:
     """
     if not isinstance(keys, Mapping):
         raise TypeError(
-            f'keys is a dict of columns by their names, as in {{"id": wanted["id"]}}, not {type(keys).__qualname__}'
+            f'keys must be a dict from names to columns, as in {{"id": wanted["id"]}}, not {type(keys).__qualname__}'
         )
     names = ColumnNames(schema)
     parts = [_one_of(find_compared(names, name), values) for name, values in keys.items()]
@@ -170,14 +170,14 @@ def typed_parts(key: Expression, values: Any) -> tuple[pa.StructArray, list[pa.A
     names = [str(column) for column in key.columns]
     if isinstance(values, list):
         if not all(isinstance(row, tuple) and len(row) == len(names) for row in values):
-            raise TypeError(f"the keys of {key} are tuples of {len(names)} values")
+            raise TypeError(f"the keys of {key} must be tuples of {len(names)} values")
         columns: list[Any] = [[row[number] for row in values] for number in range(len(names))]
     else:
         structs = _array(key.value, values)
         fields = structs.type.names if pa.types.is_struct(structs.type) else []
         if missing := [name for name in names if name not in fields]:
             raise TypeError(
-                f"the keys of {key} are a table with the columns {' and '.join(names)}, or a list of tuples; "
+                f"the keys of {key} must be a table with the columns {' and '.join(names)}, or a list of tuples; "
                 f"{missing[0]} is missing"
             )
         columns = [pc.struct_field(structs, [fields.index(name)]) for name in names]
@@ -195,7 +195,7 @@ def _array(column: Column, values: Any) -> pa.Array:
     # A string is iterable, but its characters are not meant as keys.
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         kind = type(values).__qualname__
-        raise TypeError(f"the keys of {column} are an Arrow column or a list of values, not {kind}")
+        raise TypeError(f"the keys of {column} must be an Arrow column or a list of values, not {kind}")
     if not hasattr(values, "dtype"):
         values = list(values)
     if has_multiple_steps(values) or (isinstance(values, list) and any(map(has_multiple_steps, values))):

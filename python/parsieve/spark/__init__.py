@@ -1,4 +1,4 @@
-"""Parquet lakes on Spark. Importing this starts nothing and needs no PySpark; its functions do."""
+"""Skip files of Parquet lakes on Spark. Importing this module needs no PySpark and starts nothing; its functions do."""
 
 from parsieve.spark.build.add_filters import add_filters
 from parsieve.spark.build.build import build_index

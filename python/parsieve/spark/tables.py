@@ -61,9 +61,7 @@ def lake_and_store(
 def refuse_second_place(index_location: Any, storage_options: Mapping[str, str] | None) -> None:
     """Raise `ValueError` if the caller passes a location or options for a table from `open_table`."""
     if index_location is not None or storage_options is not None:
-        raise ValueError(
-            "index_location and storage_options belong to the table: pass them to open_table, not with its result"
-        )
+        raise ValueError("the table was already opened: pass index_location and storage_options to open_table instead")
 
 
 def view_of(log: Log, version: Commit) -> View:

@@ -238,7 +238,7 @@ def test_nested_columns_and_names_with_dots() -> None:
     assert filters.might_contain({("d.t",): 9}) == [False]
     assert filters.filter(0, ["d.t"]) is not None
     assert filters.filter(0, ("p", "x", "y")) is None
-    with pytest.raises(ps.ColumnNotFoundError, match="fits several") as ambiguous:
+    with pytest.raises(ps.ColumnNotFoundError, match="matches several") as ambiguous:
         filters.filter(0, "p.x.y")
     assert isinstance(ambiguous.value, KeyError)
     for unknown in ("l", ("d", "t"), "", "L.list.element"):

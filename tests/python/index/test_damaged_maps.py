@@ -176,7 +176,7 @@ def test_verify_finds_blocks_that_no_plan_has_read(tmp_path: Path) -> None:
     assert problem.part == part.blocks.name
     path.unlink()
     [problem] = index.verify()
-    assert (problem.part, problem.problem) == (part.blocks.name, "it is gone")
+    assert (problem.part, problem.problem) == (part.blocks.name, "it is missing")
 
 
 def test_verify_finds_maps_of_other_files(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_a_half_copied_index_keeps_files_until_it_is_built_again(orders: Path, t
 
 def test_an_index_without_bindings_is_not_compacted_to_nothing(orders: Path, tmp_path: Path) -> None:
     table = without(orders, tmp_path / "copy", "bindings")
-    with pytest.raises(FormatError, match="it is gone"):
+    with pytest.raises(FormatError, match="it is missing"):
         table.update_index()
     with pytest.raises(FormatError, match="build it again"):
         table.compact_index()

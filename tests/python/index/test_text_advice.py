@@ -148,14 +148,14 @@ def test_a_refusal_names_the_row_groups_that_would_pay(tmp_path: Path) -> None:
     [advice] = table.advise(queries="m LIKE '%abcdefgh%'")
     assert advice.recommendation == "none"
     assert advice.why.startswith("with trigrams, a query reads 100 % of 4 files")
-    assert 'with row groups of 5,000 rows, kind="text" would pay: a query reads ' in advice.why
+    assert 'with row groups of 5,000 rows, kind="text" would pay off: a query reads ' in advice.why
     # The same rows in such row groups.
     [advice] = table_of(tmp_path / "small", random_texts, files=4, group=5_000).advise(queries="m LIKE '%abcdefgh%'")
     assert (advice.recommendation, advice.unit) == ("text", "row_group")
     # Each trigram is in each row group.
     digits = table_of(tmp_path / "digits", lambda part: [f"{row * 7:020}" for row in range(40_000)], 3, 40_000)
     [advice] = digits.advise(queries="m LIKE '%00000000%'")
-    assert advice.why.endswith("; row groups of 1,000 rows would not pay either")
+    assert advice.why.endswith("; row groups of 1,000 rows would not pay off either")
     assert str(advice) == f"m: none ({advice.why}). Estimated from 3 of 3 files"
 
 

@@ -61,7 +61,7 @@ def test_keys_must_be_a_dict_of_columns(folder: Path) -> None:
     table = ps.open_table(folder)
     keys: Any
     for keys in (pa.table({"id": [7]}), [("id", 7)]):
-        with pytest.raises(TypeError, match="keys is a dict of columns by their names"):
+        with pytest.raises(TypeError, match="keys must be a dict from names to columns"):
             table.plan(keys=keys)
     for keys in ({"id": 7}, {"sku": "abc"}, {"sku": b"abc"}):
         with pytest.raises(TypeError, match="an Arrow column or a list of values, not"):

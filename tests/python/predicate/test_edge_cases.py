@@ -222,7 +222,7 @@ def test_each_line_warns_once(table: ps.Table) -> None:
         for _ in range(3):
             table.plan("customer_id = 42 AND n = 1")
     assert len(caught) == 1
-    with pytest.raises(ValueError, match="on_unknown is"):
+    with pytest.raises(ValueError, match="on_unknown must be"):
         table.plan("n = 1", on_unknown="never")  # type: ignore[arg-type]
 
 
@@ -241,10 +241,10 @@ def test_parameters_replace_placeholders(table: ps.Table) -> None:
     assert str(parse("n BETWEEN :low AND :high", schema, params={"low": 1, "high": 2})) == "n >= 1 AND n <= 2"
     assert len(table.plan("n = ?", params=[1]).files) == 1
     assert table.plan("n = ?", params=[2]).files == []
-    for params, error in (([1, 2], "has 1 of"), ({"a": 1}, "as a list for")):
+    for params, error in (([1, 2], "has 1 placeholder, but params has 2 values"), ({"a": 1}, "as a list for")):
         with pytest.raises(ValueError, match=error):
             table.plan("n = ?", params=params)
-    with pytest.raises(TypeError, match="params is a list"):
+    with pytest.raises(TypeError, match="params must be a list"):
         table.plan("n = ?", params="1")
     with pytest.raises(TypeError, match="needs a SQL condition"):
         table.plan([("n", "=", 1)], params=[1])

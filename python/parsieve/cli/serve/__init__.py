@@ -13,7 +13,7 @@ def add_command(commands: Commands) -> None:
         "serve",
         _serve,
         "Plan scans of Iceberg tables for other engines",
-        "An Iceberg REST catalog in front of a SQL catalog, which it only reads, or of a REST catalog.",
+        "Serves an Iceberg REST catalog in front of a SQL or REST catalog. It only reads the SQL catalog.",
         json=False,
     )
     serve.add_argument(
@@ -23,19 +23,23 @@ def add_command(commands: Commands) -> None:
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, default=8181, help="the port to listen on (default: 8181)")
     serve.add_argument("--token-file", metavar="FILE", help="a file with the bearer token that requests need")
-    serve.add_argument("--tls-cert", metavar="FILE", help="a certificate: listen with TLS")
+    serve.add_argument("--tls-cert", metavar="FILE", help="the certificate to listen with TLS")
     serve.add_argument("--tls-key", metavar="FILE", help="the private key of the certificate")
     serve.add_argument(
         "--own-storage",
         action="store_true",
         help="read manifests with the server's own credentials if a REST catalog returns none to the caller",
     )
-    serve.add_argument("--property", metavar="NAME=VALUE", action="append", default=[], help="for pyiceberg's catalog")
     serve.add_argument(
-        "--most-body", metavar="SIZE", type=size_of, default=4 << 20, help="of a request (default: 4MiB)"
+        "--property", metavar="NAME=VALUE", action="append", default=[], help="a property of pyiceberg's catalog"
     )
-    serve.add_argument("--at-once", metavar="N", type=int, default=8, help="plans at the same time (default: 8)")
-    serve.add_argument("--timeout", metavar="SECONDS", type=float, default=60.0, help="for a request (default: 60)")
+    serve.add_argument(
+        "--most-body", metavar="SIZE", type=size_of, default=4 << 20, help="largest body of a request (default: 4MiB)"
+    )
+    serve.add_argument("--at-once", metavar="N", type=int, default=8, help="most plans at the same time (default: 8)")
+    serve.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=60.0, help="time limit for a request (default: 60)"
+    )
 
 
 def _serve(options: argparse.Namespace) -> int:

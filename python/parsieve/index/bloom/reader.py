@@ -52,7 +52,7 @@ class _Stored(Source):
     def read(self, start: int, end: int) -> bytes:
         data = self._store.get_ranges(self._part.name, [(start, end)])[0]
         if not data:
-            raise BrokenPartError(self._store, self._part.name, "it is shorter than what was written")
+            raise BrokenPartError(self._store, self._part.name, "it is shorter than when it was written")
         return data
 
 

@@ -15,7 +15,7 @@ def check_kind(kind: str) -> None:
     """Raise `ValueError` for a kind of index that does not exist."""
     if kind not in KINDS:
         listed = ", ".join(f'"{name}"' for name in KINDS[1:])
-        raise ValueError(f'the kinds of index are {listed} and "auto", not {kind!r}')
+        raise ValueError(f'kind must be {listed} or "auto", not {kind!r}')
 
 
 def content_of(kind: str) -> TextContent | None:

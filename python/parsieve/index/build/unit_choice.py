@@ -60,7 +60,7 @@ def spread(slices: Sequence[Slice], most: int) -> list[Slice]:
 def check_unit(unit: str) -> None:
     """Raise `ValueError` for units that no index has."""
     if unit not in ("auto", *UNITS):
-        raise ValueError(f'the units of an index are "file", "row_group", "rows" and "auto", not {unit!r}')
+        raise ValueError(f'unit must be "file", "row_group", "rows" or "auto", not {unit!r}')
 
 
 def choose_unit(lake: Lake, snapshot: Snapshot, path: ColumnPath, unit: str = "auto") -> Unit:

@@ -31,7 +31,7 @@ def plan_units(
     is the file. A file that changes before its rows are read is not indexed, because its token changes too.
     """
     if unit not in UNITS:
-        raise ValueError(f'the units of an index are "file", "row_group" and "rows", not {unit!r}')
+        raise ValueError(f'unit must be "file", "row_group" or "rows", not {unit!r}')
     if unit == "file":
         return [UnitLayout()] * len(slices)
     if row_groups is None:

@@ -93,7 +93,7 @@ def current_field(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> 
                 return current_path, field
     field = leaf_field(schema, path)
     if field_id_of(field) is not None and (field_id is not None or not _is_named_as_in_files(schema, path)):
-        raise ColumnNotFoundError(f"{'.'.join(path)} is not the column that was indexed: that one was dropped")
+        raise ColumnNotFoundError(f"{'.'.join(path)} is not the column that was indexed; that one was dropped")
     return path, field
 
 

@@ -46,9 +46,9 @@ class Part:
         try:
             data = store.get(self.name)
         except FileNotFoundError as error:
-            raise BrokenPartError(store, self.name, "it is gone", gone=True) from error
+            raise BrokenPartError(store, self.name, "it is missing", gone=True) from error
         if hashlib.sha256(data).hexdigest() != self.digest:
-            raise BrokenPartError(store, self.name, "its bytes are not those that were written")
+            raise BrokenPartError(store, self.name, "its bytes have changed since it was written")
         return data
 
 

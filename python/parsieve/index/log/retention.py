@@ -140,7 +140,8 @@ def _limit(older_than: OlderThan) -> tuple[float, dt.timedelta | None]:
         older_than = dt.timedelta(days=older_than)
     if not isinstance(older_than, dt.timedelta):
         raise TypeError(
-            f"older_than is a number of days, a timedelta or a datetime, such as timedelta(days=7), not {older_than!r}"
+            "older_than must be a number of days, a timedelta or a datetime, such as timedelta(days=7), "
+            f"not {older_than!r}"
         )
     # Compute in seconds, because a date a million days ago is out of range.
     return time.time() - older_than.total_seconds(), older_than

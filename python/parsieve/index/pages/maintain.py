@@ -68,7 +68,9 @@ def build(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any]) -> 
     while True:
         newest = transaction.begin()
         if newest is None or newest.is_empty:
-            raise IndexNotFoundError(f"{log.store} holds no index, so the map of pages has no place; build one first")
+            raise IndexNotFoundError(
+                f"{log.store} holds no index to which a map of pages could be added; build one first"
+            )
         if transaction.is_retry and _is_ahead(newest.pages, target):
             return Mapped(newest)
         if version := transaction.commit(newest.table, pages=state):

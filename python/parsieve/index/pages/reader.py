@@ -218,5 +218,5 @@ class MapReader:
             self.doubts[part.directory.name if part.blocks is None else part.blocks.name] = str(error)
             return None
         if answer is None and part.blocks is not None:
-            self.doubts[part.blocks.name] = "it is shorter than what was written"
+            self.doubts[part.blocks.name] = "it is shorter than when it was written"
         return None if answer is None else answer[0]

@@ -57,7 +57,7 @@ def _damages(store: Store, part: MapPart) -> dict[str, str]:
             needed = sorted({span for number in numbers for span in opened.file(number, fetched)[0]})
             for (first, end), data in zip(needed, store.get_ranges(name, needed) if needed else [], strict=True):
                 if len(data) != end - first:
-                    return {name: "it is shorter than what was written"}
+                    return {name: "it is shorter than when it was written"}
                 fetched.insert(first, data)
             for number in numbers:
                 opened.file(number, fetched)

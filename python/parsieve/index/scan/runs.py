@@ -44,7 +44,7 @@ MIN_FAN_IN = 8
 def check_memory(memory: int) -> None:
     """Raise `ValueError` if the memory is too small to sort rows."""
     if memory < MIN_MEMORY:
-        raise ValueError(f"memory is given in bytes, at least 1 MiB, not {memory}")
+        raise ValueError(f"memory must be at least 1 MiB ({1 << 20} bytes), not {memory} bytes")
 
 
 @dataclass

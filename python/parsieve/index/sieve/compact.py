@@ -93,7 +93,7 @@ def _commit(log: Log, compacted: Sequence[Compacted], *, must_replace: bool) -> 
     while True:
         newest = transaction.begin()
         if newest is None:
-            raise IndexNotFoundError(f"{log.store} holds no index any more")
+            raise IndexNotFoundError(f"{log.store} no longer holds an index")
         columns = dict(newest.columns)
         for column in compacted:
             path = column.state.path

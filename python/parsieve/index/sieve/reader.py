@@ -268,7 +268,7 @@ class ColumnReader:
             self.doubts[error.name] = error.why
         elif isinstance(error, FileNotFoundError):
             self.gone = True
-            self.doubts[name] = "it is gone"
+            self.doubts[name] = "it is missing"
         elif isinstance(error, OSError):
             self.doubts[name] = f"it cannot be read: {error}"
         else:

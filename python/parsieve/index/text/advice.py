@@ -1,8 +1,8 @@
-"""Estimate from a sample of a table how large a text index would be, and how many units it would skip.
+"""Estimate from a sample of a table how large a text or words index would be, and how many units it would skip.
 
-The filters of the sampled slices are built as a build would build them, one slice at a time, and needles are looked up
-in them. Without queries, the needles are texts and words that occur in one row of the sample only, because an index
-cannot skip much for common text.
+This builds the filters of the sampled slices as a build does, one slice at a time, and looks up *needles* in them: the
+text that queries look for. Without queries, the needles are texts and words that occur in only one row of the sample,
+because an index cannot skip much for common text.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from parsieve.predicate.text.words import whole_words
 SAMPLED_SLICES, SAMPLED_BYTES = 16, 64 << 20
 # How many rows of all sampled slices the needles come from, and how many bytes of each.
 SAMPLED_ROWS, LONGEST = 1 << 15, 2_000
-# How many needles of each kind to look up, and how few of them show nothing.
+# How many needles of each kind to look up, and how many are needed for an estimate.
 NEEDLES, LEAST_NEEDLES = 64, 8
 # The characters of a text to look up.
 TEXT_LENGTH = 12
 # An index is not worth its upkeep if it skips less than this share of the table.
 WORTH_SAVING = 0.2
-# If no unit of the table pays, row groups with these numbers of rows are tried on some slices.
+# If no unit pays off, try row groups with these numbers of rows on this number of slices.
 SMALLER_ROWS, SMALLER_SLICES = (5_000, 1_000), 2
-# Without queries, a column is judged for text inside strings if its values have at least this many characters and
-# words on average. They are prose, for which queries by the whole value are rare, if they have this many spaces.
+# Without queries, text inside strings is considered if the values have at least this many characters and words on
+# average. If they also have this many spaces, they are prose, which queries rarely look up by the whole value.
 LONG, WORDS, SPACES = 40, 3, 3
 
 TextKind = Literal["text", "words"]
@@ -62,7 +62,7 @@ class Needle(NamedTuple):
 
 
 class TextEstimate(NamedTuple):
-    """The estimated size and benefit of a text index of one column, with one kind of unit.
+    """The estimated size and benefit of a text or words index of one column, with one kind of unit.
 
     >>> import parsieve as ps
     >>> estimate = ps.TextEstimate("words", "file", 40, 57_600, 11.5, text_share=0.25, word_share=0.05)
@@ -72,12 +72,12 @@ class TextEstimate(NamedTuple):
 
     kind: TextKind
     unit: Unit
-    # The number of units of the table; the bytes of the index that lookups read, and their bits for each row.
+    # The number of units in the table, the bytes of the index that lookups read, and the bits of the index per row.
     units: int
     num_bytes: int
     bits_per_row: float
-    # The share of the units that a query reads for a rare text of 12 characters, and for a rare word. None if the
-    # sample has too few of them.
+    # The share of the units that a query reads for a text of 12 characters, and for a word, that only one row of the
+    # sample has. None if the sample has too few of these.
     text_share: float | None
     word_share: float | None
     # The mean share of the units that the conditions of the queries read, if there are any.
@@ -85,13 +85,13 @@ class TextEstimate(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Return the mean share of the units that queries read: those of the queries, or for rare texts and words."""
+        """The mean share of the units that the given queries read, or without queries, for rare texts and words."""
         shares = [share for _, share in _known_shares(self)]
         return sum(shares) / len(shares)
 
 
 class TextAdvice(NamedTuple):
-    """The estimates for one column, the one that pays best, and why; None if none pays."""
+    """The estimates for one column, and the best of them with the reason; `best` is None if no index pays off."""
 
     estimates: tuple[TextEstimate, ...]
     best: TextEstimate | None
@@ -354,9 +354,9 @@ def _smaller(sample: _Sample, snapshot: Snapshot) -> str:
         estimates = sample.estimates({"row_group": layouts}) if layouts else ()
         best = min(estimates, key=partial(_cost, snapshot), default=None)
         if best is not None and _pays(snapshot, best):
-            return f'; with row groups of {rows:,} rows, kind="{best.kind}" would pay: {_shares(best)}'
+            return f'; with row groups of {rows:,} rows, kind="{best.kind}" would pay off: {_shares(best)}'
         tried = rows if estimates else tried
-    return f"; row groups of {tried:,} rows would not pay either" if tried else ""
+    return f"; row groups of {tried:,} rows would not pay off either" if tried else ""
 
 
 def _reads(estimates: Sequence[TextEstimate], best: TextEstimate) -> str:

@@ -125,5 +125,6 @@ def check_type(field: pa.Field) -> None:
     """Raise an error if a text index does not support the type of a column."""
     if not is_text(value_type(field.type)):
         raise UnsupportedError(
-            f"{field.name} is of type {field.type}, but a text index has only columns of strings; choose another kind"
+            f"{field.name} is of type {field.type}, but only columns of strings can have a text or words index; choose "
+            "another kind"
         )

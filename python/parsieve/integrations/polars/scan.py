@@ -16,11 +16,11 @@ def scan_polars(table: Any, *, as_of: AsOf = None, pin: bool = False) -> pl.Lazy
     """Return a table as a Polars LazyFrame that skips the files and row groups that a query does not need.
 
     Polars passes the filters, columns and limits of each query on to parsieve, also through joins, aggregations and
-    other steps in between. parsieve makes a plan, reads the candidates, and Polars filters them once more. So any
-    filter is exact; one that parsieve does not understand skips nothing.
+    other steps in between. parsieve makes a plan and reads the rows that may match, and Polars filters them again. So
+    every filter is exact. A filter that parsieve does not understand skips nothing.
 
-    Each query sees the table as it is at that moment. If you join a table with itself, its two parts may see two
-    states; pass `pin=True` or `as_of` to avoid that.
+    Each query sees the current state of the table. If you join a table with itself, its two parts may see two states.
+    Pass `pin=True` or `as_of` to avoid this.
 
     Args:
         table: A `Table`, or what `open_table` accepts.

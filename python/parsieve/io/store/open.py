@@ -31,7 +31,8 @@ def open_store(where: Any, storage_options: Mapping[str, str] | None = None) -> 
         text = os.fspath(where)
         return LocalStore(local_path(text) if text.startswith("file:") else Path(text).expanduser())
     raise TypeError(
-        f"the location of an index is a folder, a URI or a (filesystem, path) pair, not a {type(where).__qualname__}"
+        "the location of an index must be a folder, a URI or a (filesystem, path) pair, "
+        f"not a {type(where).__qualname__}"
     )
 
 

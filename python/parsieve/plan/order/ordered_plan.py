@@ -205,9 +205,9 @@ class Order:
         self, order_by: str | Sequence[str] | None, limit: int | None, *, descending: bool, nulls: Nulls
     ) -> None:
         if nulls not in ("first", "last"):
-            raise ValueError(f'nulls is "first" or "last", not {nulls!r}')
+            raise ValueError(f'nulls must be "first" or "last", not {nulls!r}')
         if limit is not None and operator.index(limit) < 0:
-            raise ValueError(f"limit is a number of rows, not {limit!r}")
+            raise ValueError(f"limit must be a number of rows, not {limit!r}")
         if order_by is None and (descending or nulls != "last"):
             raise ValueError("descending and nulls need a column: pass order_by")
         self._order_by = order_by
@@ -226,5 +226,5 @@ class Order:
             return None
         column = find_compared(ColumnNames(schema), self._order_by)
         if not isinstance(column, Column):
-            raise UnsupportedError(f"cannot sort by {column}: order_by takes a column")
+            raise UnsupportedError(f"cannot sort by the expression {column}; pass a column as order_by")
         return Ordering(column, self._descending, self._nulls)

@@ -190,7 +190,7 @@ def expr(text: str) -> str:
     call = _CALL.match(text)
     name = call[1].lower() if call else "key"
     if _SYNONYMS.get(name, name) not in FUNCTIONS or (not call and "," not in text):
-        raise ValueError(f"{text!r} is not an expression that can be indexed; the functions are {', '.join(FUNCTIONS)}")
+        raise ValueError(f"{text!r} is not an expression that can be indexed; use one of {', '.join(FUNCTIONS)}")
     return text
 
 

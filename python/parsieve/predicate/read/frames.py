@@ -235,7 +235,9 @@ def _evaluate(node: Any) -> pa.Array:
             warnings.simplefilter("ignore")
             expression = _expression(node)
             if read_json(expression.meta.serialize(format="json")) != node:
-                raise NotUnderstoodError("Polars changes a float in it; compute the value first")
+                raise NotUnderstoodError(
+                    "Polars changes a float when it serializes the expression; compute the value first"
+                )
             series = pl.select(expression).to_series()
             if series.dtype == pl.List or series.dtype == pl.Array:
                 series = series.explode()

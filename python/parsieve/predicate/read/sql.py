@@ -26,6 +26,7 @@ from parsieve.predicate.read.lists import Elements, Subscript
 from parsieve.predicate.read.patterns import like, pattern_around, pattern_before, regex
 from parsieve.predicate.text.like import Pattern, read_like
 from parsieve.predicate.times.temporal import to_moment
+from parsieve.wording import count
 
 
 class Predicates(Dialect):
@@ -148,17 +149,19 @@ def bind_params(tree: exp.Expression, params: Params | None) -> dict[int, Any]:
         return {}
     placeholders = list(tree.find_all(exp.Placeholder, bfs=False))
     if isinstance(params, str | bytes) or not isinstance(params, Sequence | Mapping):
-        raise TypeError(f"params is a list of values for ?, or a dict for :name, not {type(params).__qualname__}")
+        raise TypeError(f"params must be a list of values for ?, or a dict for :name, not {type(params).__qualname__}")
     by_name = isinstance(params, Mapping)
     if any(bool(placeholder.this) != by_name for placeholder in placeholders):
         raise ValueError("pass params= as a list for ?, and as a dict for :name")
     if isinstance(params, Mapping):
         names = {str(placeholder.this) for placeholder in placeholders}
         if names != set(params):
-            raise ValueError(f"the condition names {sorted(names)}, and params has {sorted(params)}")
+            raise ValueError(f"the condition has the placeholders {sorted(names)}, but params has {sorted(params)}")
         return {id(placeholder): params[str(placeholder.this)] for placeholder in placeholders}
     if len(params) != len(placeholders):
-        raise ValueError(f"the condition has {len(placeholders)} of ?, and params has {len(params)} values")
+        raise ValueError(
+            f"the condition has {count(len(placeholders), 'placeholder')}, but params has {count(len(params), 'value')}"
+        )
     return {id(placeholder): value for placeholder, value in zip(placeholders, params, strict=True)}
 
 

@@ -63,10 +63,10 @@ def _value(operand: Operand, value: Any) -> Value | None:
 def _term(term: tuple[Any, str, Any], names: ColumnNames, build: Builder) -> Expr:
     name, op, value = term
     if not isinstance(name, str) and not (isinstance(name, tuple) and all(isinstance(part, str) for part in name)):
-        raise TypeError(f"a column is a name or a tuple of names, not {name!r}")
+        raise TypeError(f"a column must be a name or a tuple of names, not {name!r}")
     known = [*_OPERATORS, "in", "not in", "contains", "contains any", "contains all", "has token"]
     if op not in known:
-        raise ValueError(f"{op!r} is none of {', '.join(known)}")
+        raise ValueError(f"unknown operator {op!r}; use one of {', '.join(known)}")
     expressions = Expressions()
     operand = _operand(name, names, expressions)
     condition = _condition(operand, op, value, build)

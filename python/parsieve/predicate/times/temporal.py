@@ -54,7 +54,7 @@ def read_moment(text: str) -> Day | Moment:
     try:
         days = date.fromisoformat(match["date"]).toordinal() - date(1970, 1, 1).toordinal()
     except ValueError:
-        raise NotUnderstoodError(f"there is no day {match['date']}") from None
+        raise NotUnderstoodError(f"{match['date']} is not a valid date") from None
     if match["time"] is None:
         return Day(days)
     local = Moment(days * DAY_NANOS + read_clock(match["time"]).nanos, False)
@@ -101,7 +101,7 @@ def zone_named(zone: str) -> Any:
     try:
         return ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise NotUnderstoodError(f"there is no time zone {shortened(repr(zone))}") from None
+        raise NotUnderstoodError(f"unknown time zone {shortened(repr(zone))}") from None
 
 
 def _offset_seconds(offset: re.Match[str]) -> int:

@@ -79,7 +79,7 @@ def add_filters(
     [('unchanged', 0)]
     """
     if existing not in ("keep", "replace"):
-        raise ValueError(f'existing is "keep" or "replace", not {existing!r}')
+        raise ValueError(f'existing must be "keep" or "replace", not {existing!r}')
     fpp = checked_fpp(fpp)
     lake, store = lake_and_store(spark, table, index_location, storage_options)
     if isinstance(lake, ParquetDir):

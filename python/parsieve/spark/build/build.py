@@ -59,21 +59,22 @@ def build_index(
         spark: your own session, or one from `pss.session()`. Its settings and views do not change.
         table: a path or URI, a name in Spark's catalog, a table from `open_table`, or an argument of `open_table`.
         columns: one column or several; for a field of a struct, the path with dots.
-        kind: as for `Table.build_index`: "sieve" answers points, ranges and prefixes; "bloom" stores a filter for each
-            file, which answers only points, takes fewer bytes, and rejects keys that do not exist; "both" builds both,
-            with one scan for each; "text" stores a filter for each unit, which answers for text inside strings, and
-            "words" for whole words; "auto"
-            builds for each column what `advise` recommends, which may be nothing.
+        kind: as for `Table.build_index`. "sieve" answers queries for keys, intervals and prefixes. "bloom" stores a
+            filter for each file. It answers only queries for keys, takes fewer bytes, and rejects missing keys. "both"
+            builds both, with one scan for each. "text" answers queries for text inside strings, and "words" for whole
+            words. "auto" builds for each column what `advise` recommends, which may be nothing.
         as_of: a version, snapshot id, instant or time of the table.
         index_location: where to store the index; None is the default place.
         storage_options: options to access the object store of the table and of the index.
         options: options of a Sieve index, as for `SieveOptions`.
-        parts: how many parts to build a Sieve index in; None depends on the number of rows. The result is the same.
-        memory: bytes of rows that a reading task holds before it writes a run, or of filters that it writes together.
-        fpp: the false positive rate. For a Sieve index, how many units it may name on average for a key that does not
-            exist, as for `Table.build_index`; None stores no fingerprints. For a Bloom or text index, the rate of its
+        parts: the number of parts in which a Sieve index is built. None chooses it by the number of rows. It does not
+            change the result.
+        memory: how many bytes of rows a task holds before it writes a run, or how many bytes of filters before it
+            writes them.
+        fpp: the false positive rate. For a Sieve index, how many units a query for a missing key may keep on average,
+            as for `Table.build_index`. None stores no fingerprints. For a Bloom, text or words index, the rate of its
             filters. "auto" is 0.01 for a Bloom index, and 0.02 for others.
-        unit: the units of a Sieve, text or words index, as for `Table.build_index`: "file", "row_group", "rows" or
+        unit: what a Sieve, text or words index can skip, as for `Table.build_index`: "file", "row_group", "rows" or
             "auto".
         keep_keys: whether a Sieve index stores all keys, so that a compaction need not read the table again.
         pages: whether the index also has a map of the pages of all files, as for `Table.build_index`.
@@ -95,7 +96,7 @@ def build_index(
         raise ValueError(f"fpp=None and keep_keys apply to a Sieve index only, not to kind={kind!r}")
     rate = fpp if fpp is None or fpp == "auto" else checked_fpp(fpp)
     sieve_rate = SIEVE_FPP if rate == "auto" else rate
-    # None means no fingerprints, which a Bloom index beside the Sieve does not have anyway.
+    # None means no fingerprints. A Bloom index never has any, so its rate is the default.
     bloom_rate = BLOOM_FPP if rate is None or rate == "auto" else rate
     lake, store = lake_and_store(spark, table, index_location, storage_options)
     log = Log(store)

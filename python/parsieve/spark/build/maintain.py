@@ -43,8 +43,9 @@ def update_index(
 ) -> View:
     """Bring the index up to date with the table. The executors read only new and changed files.
 
-    If nothing changed, nothing is read or written. Call it after a write, or in `foreachBatch` of a streaming query.
-    Until it is done, every query keeps the changed files. The arguments are the same as for `build_index`.
+    If the table did not change, this reads and writes nothing. Call it after a write, or in `foreachBatch` of a
+    streaming query. Until it is done, every query reads the changed files. The arguments are the same as for
+    `build_index`.
 
     Columns that have too many updates are compacted, unless `compaction` is false.
 
@@ -80,8 +81,8 @@ def compact(
 ) -> View:
     """Merge the index and its updates into one set of files on the executors, equal to a build from scratch.
 
-    The executors read the table again, unless the index stores its keys. With `purge` they always do, so that the new
-    files have nothing of rows that are gone.
+    The executors read the table again, unless the index stores its keys. With `purge` they always read it, so that the
+    new index has no trace of deleted rows.
 
     >>> import tempfile, parsieve.spark as pss
     >>> spark = pss.session()  # doctest: +SKIP

@@ -59,8 +59,8 @@ def semi_join(
     Keys whose types differ in more than their width, such as text and numbers, skip nothing.
 
     Args:
-        left: A table as `read` takes it, or a DataFrame. Of a DataFrame, only rows are skipped; if it is the result of
-            `read` for a plain folder or a Hudi table, few keys skip files, too.
+        left: A table as `read` takes it, or a DataFrame. The keys skip only rows of a DataFrame, with one exception: if
+            it is the result of `read` for a plain folder or a Hudi table, and there are few keys, they also skip files.
         right: The DataFrame with the keys.
         on: The name of the key on both sides, or several names.
         where: A further condition on the table, as for `read`.

@@ -63,12 +63,13 @@ def _plan_scans(frame: Any) -> None:
 def last_scan(frame: DataFrame) -> Scan | None:
     """Return what the last scan of a DataFrame read and skipped.
 
-    Works for DataFrames from `read` or `Plan.to_spark`, and those derived from them; returns None for any other.
+    This works for DataFrames from `read` or `Plan.to_spark`, and for DataFrames that are derived from them. For any
+    other DataFrame, it returns None.
 
     For plain folders and Hudi tables, Spark plans a scan when a query runs. The result describes the last query of this
-    DataFrame, or of one derived from it. If there was no query yet, this call plans one, but reads nothing. Delta and
-    Iceberg scans are planned when the DataFrame is created. If a DataFrame reads several such tables, the result
-    describes the first.
+    DataFrame, or of one derived from it. If there was no query yet, this call plans a scan, but reads no rows. For
+    Delta and Iceberg, the scan is planned when the DataFrame is created. If a DataFrame reads several such tables, the
+    result describes the first.
 
     Every scan is also logged at level INFO to `parsieve.spark`.
 

@@ -84,9 +84,9 @@ def read(
         storage_options: Options to access the table and the index; Spark uses its own settings.
         timezone: The time zone to assume for timestamps without one in a `where` that is neither SQL text nor a
             `Column`. None is the time zone of the Spark session.
-        order_by: The column that rows are sorted by, as for `Table.plan`. With `limit`, parsieve reads the value of the
-            last row during this call. The DataFrame then opens only the files with rows up to that value. It stays at
-            the table's current state, and fails with "ConflictError" if a file of a plain folder is replaced.
+        order_by: The column to sort the rows by, as for `Table.plan`. With `limit`, this call finds the value of the
+            last row to return. The DataFrame then opens only the files with rows up to that value. It stays at the
+            table's current state, and fails with "ConflictError" if a file of a plain folder is replaced.
         descending: Whether the greatest values come first. NaN is greater than all numbers.
         nulls: Whether nulls come "first" or "last", in both directions.
         limit: The number of rows to return.

@@ -180,7 +180,7 @@ def test_every_method_returns_the_same_rows(tmp_path: Path) -> None:
 def test_wrong_arguments(tmp_path: Path) -> None:
     pq.write_table(pa.table({"at": [1], "tags": [["a"]]}), tmp_path / "0.parquet")
     table = ps.open_table(str(tmp_path))
-    with pytest.raises(ValueError, match="limit is a number of rows, not -1"):
+    with pytest.raises(ValueError, match="limit must be a number of rows, not -1"):
         table.plan(limit=-1)
     with pytest.raises(ValueError, match="pass order_by"):
         table.plan(descending=True)
