@@ -171,6 +171,9 @@ def test_messages_are_short() -> None:
             parse(text, schema)
     (part,) = unknowns(parse("x = 1" + "0" * 5000, schema))
     assert "more than 1,000 digits" in part.reason
+    for text in ("x = 1 ORDER BY x", "x = 1 limit 5"):
+        with pytest.raises(ValueError, match="write what follows WHERE; pass order_by= and limit="):
+            parse(text, schema)
     with pytest.raises(ValueError, match="not a valid SQL condition") as caught:
         parse("x = = " + "1" * 5000, schema)
     assert len(str(caught.value)) < 400
@@ -183,6 +186,7 @@ def table(tmp_path: Path) -> ps.Table:
         "ts": pa.array([0], pa.timestamp("us", "UTC")),
         "n": pa.array([1]),
         "raw": pa.array([uuid.UUID(int=5).bytes], pa.binary(16)),
+        "tags": [["a"]],
     }
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     return ps.open_table(str(tmp_path))
@@ -204,6 +208,10 @@ def table(tmp_path: Path) -> ps.Table:
         ([("n", "=", uuid.UUID(int=5))], "n is an int64; compare it with a number"),
         ("n = ?", "pass params="),
         (C + 1 == 2, "computed columns are not supported"),
+        ("customer_id ->> '$.a' = 'x'", "write json_extract_string(text, '$.a.b')"),
+        ("(customer_id, n) = ('a', 1)", "compare each column on its own"),
+        ("'a' = ANY(tags)", "write list_contains(tags, ...)"),
+        ("'a' IN tags", "write list_contains(tags, 'a')"),
     ],
 )
 def test_a_predicate_that_excludes_nothing_warns_at_the_line_of_the_caller(
