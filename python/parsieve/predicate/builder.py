@@ -41,7 +41,7 @@ from parsieve.predicate.text.folding import certain_runs, is_certain
 from parsieve.predicate.text.like import Pattern, Wildcard
 from parsieve.predicate.text.regex import AllOf, AnyOf, Required
 from parsieve.predicate.text.trigrams import TRIGRAM
-from parsieve.predicate.text.words import is_word
+from parsieve.predicate.text.words import is_word, words_of
 from parsieve.predicate.times.numpy_times import has_multiple_steps, to_arrow_scalar
 from parsieve.predicate.times.steps import first_of_year, step_around
 from parsieve.predicate.times.temporal import DAY_NANOS, NANOS, Clock, Day, Moment, to_moment
@@ -193,15 +193,18 @@ class Builder:
             return And((self.starts_with(operand, first), like)) if isinstance(first, str) else like
         if Wildcard.ONE not in pattern and all(is_certain(text) for text in texts):
             return Like(column, pattern, ignore_case=True)
-        raise NotUnderstoodError("engines differ in the case of characters other than A-Z, and of I, K and S")
+        instead = "" if column.is_computed or column.is_repeated else f" (compare lower({column}) instead)"
+        raise NotUnderstoodError(f"engines differ in the case of characters other than A-Z, and of I, K and S{instead}")
 
     def has_token(self, operand: Operand, word: Value | None) -> Expr:
         """Build a test for texts that have a word."""
         if word is None:
             return Always(None)
         if not isinstance(word, str) or not is_word(word):
+            tests = [f"has_token({operand.column}, '{part}')" for part in words_of(str(word))]
+            instead = f"; write {shortened(' AND '.join(tests))}" if len(tests) > 1 else ""
             raise NotUnderstoodError(
-                "a token is one word: only ASCII letters, ASCII digits and characters other than ASCII"
+                f"a token is one word: only ASCII letters, ASCII digits and characters other than ASCII{instead}"
             )
         _require_text(operand, (word,))
         return HasToken(operand.column, word)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from parsieve.errors import ColumnNotFoundError, no_column
 from parsieve.predicate.elements import FIELD_ID
@@ -47,6 +48,12 @@ class ColumnNames:
                 )
             if columns:
                 return next(iter(columns.values()))
+        container, _, key = ".".join(parts).partition(".")
+        if key and any(pt.is_map(field.type) for field in self._top_level_fields(container, False)):
+            raise ColumnNotFoundError(
+                f"there is no column '{container}.{key}': {container} is a map; "
+                f"in a condition, write {container}['{key}'], and index {container}.key or {container}.value"
+            )
         names = [str(Column((name,), pa.null())) for name in self.schema.names]
         names += (
             [str(Column(path, pa.null())) for path in _paths_in_structs(self.schema)] if "." in ".".join(parts) else []
@@ -77,7 +84,7 @@ class ColumnNames:
                 level = [
                     (parents, outer.type.field(number))
                     for parents, outer in matches
-                    if pa.types.is_struct(outer.type)
+                    if pt.is_struct(outer.type)
                     for number in range(outer.type.num_fields)
                 ]
         return [Column(names, field.type, field_id(field)) for names, field in matches]
@@ -113,10 +120,7 @@ def _paths_in_structs(schema: pa.Schema) -> list[tuple[str, ...]]:
     level: list[tuple[tuple[str, ...], pa.Field]] = [((field.name,), field) for field in schema]
     while level:
         level = [
-            ((*path, inner.name), inner)
-            for path, field in level
-            if pa.types.is_struct(field.type)
-            for inner in field.type
+            ((*path, inner.name), inner) for path, field in level if pt.is_struct(field.type) for inner in field.type
         ]
         paths += [path for path, _ in level]
     return paths

@@ -189,7 +189,7 @@ def _computed(test: Computed, batch: pa.RecordBatch, lists: Mapping[In, ValueLis
     if values.null_count > len(present) - present.true_count:
         raise UnsupportedError(
             f"engines disagree about {test.expression} for some values of the kept rows; "
-            "plan without this condition, and filter the rows yourself"
+            "filter ps.scan_polars(table) instead, or the rows of plan.files"
         )
     return _evaluate(test.condition, pa.record_batch([values], names=[ELEMENT]), lists)
 

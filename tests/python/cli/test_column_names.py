@@ -41,6 +41,18 @@ def test_every_call_suggests_the_closest_column(folder: Path, misspelled: str, c
             call()
 
 
+def test_errors_say_how_to_name_keys_and_expressions(tmp_path: Path) -> None:
+    labels = pa.array([[("host", "a")]], pa.map_(pa.string(), pa.string()))
+    pq.write_table(pa.table({"labels": labels, "email": ["a"]}), tmp_path / "part-0.parquet")
+    table = ps.open_table(tmp_path)
+    for call in (table.build_index, lambda name: table.plan(f"{name} = 'a'")):
+        with pytest.raises(ps.ColumnNotFoundError, match=r"labels is a map; in a condition, write labels\['host'\]"):
+            call("labels.host")
+    for name in ("substr(email, 1, 3)", "email->>'$.a'"):
+        with pytest.raises(ps.ColumnNotFoundError, match="functions of columns that can be indexed are lower, upper"):
+            table.build_index(name)
+
+
 def test_to_arrow_suggests_the_closest_column(folder: Path) -> None:
     with pytest.raises(ps.ColumnNotFoundError, match="did you mean 'order_id'"):
         ps.open_table(folder).plan("order_id = 1").to_arrow(columns=["oder_id"])

@@ -171,6 +171,9 @@ def test_messages_are_short() -> None:
             parse(text, schema)
     (part,) = unknowns(parse("x = 1" + "0" * 5000, schema))
     assert "more than 1,000 digits" in part.reason
+    for text in ("x = 1 ORDER BY x", "x = 1 limit 5"):
+        with pytest.raises(ValueError, match="write what follows WHERE; pass order_by= and limit="):
+            parse(text, schema)
     with pytest.raises(ValueError, match="not a valid SQL condition") as caught:
         parse("x = = " + "1" * 5000, schema)
     assert len(str(caught.value)) < 400
@@ -183,6 +186,7 @@ def table(tmp_path: Path) -> ps.Table:
         "ts": pa.array([0], pa.timestamp("us", "UTC")),
         "n": pa.array([1]),
         "raw": pa.array([uuid.UUID(int=5).bytes], pa.binary(16)),
+        "tags": [["a"]],
     }
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     return ps.open_table(str(tmp_path))
@@ -195,11 +199,19 @@ def table(tmp_path: Path) -> ps.Table:
         ("customer_id IN (42)", "write customer_id IN ('42')"),
         ("customer_id LIKE 'a\\_b'", "add ESCAPE"),
         ("customer_id ILIKE '%kiss%'", "engines differ in the case"),
+        ("customer_id ILIKE '%kiss%'", "compare lower(customer_id) instead"),
+        ("customer_id ILIKE '%kiss_day%'", "but it implies customer_id ILIKE '%day%'"),
+        ("regexp_matches(customer_id, 'a[0-9]bcd')", "not evaluated, but it implies customer_id LIKE '%bcd%'"),
+        ("has_token(customer_id, 'a-b')", "write has_token(customer_id, 'a') AND has_token(customer_id, 'b')"),
         ("ts > '2020-01-01'", "pass timezone="),
         ([("ts", ">", dt.datetime(2020, 1, 1))], "add an offset"),
         ([("n", "=", uuid.UUID(int=5))], "n is an int64; compare it with a number"),
         ("n = ?", "pass params="),
         (C + 1 == 2, "computed columns are not supported"),
+        ("customer_id ->> '$.a' = 'x'", "write json_extract_string(text, '$.a.b')"),
+        ("(customer_id, n) = ('a', 1)", "compare each column on its own"),
+        ("'a' = ANY(tags)", "write list_contains(tags, ...)"),
+        ("'a' IN tags", "write list_contains(tags, 'a')"),
     ],
 )
 def test_a_predicate_that_excludes_nothing_warns_at_the_line_of_the_caller(

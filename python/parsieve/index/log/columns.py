@@ -22,6 +22,7 @@ from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.elements import FIELD_ID, element_field, is_list
 from parsieve.predicate.expr import ELEMENT, KEY, VALUE
 from parsieve.predicate.expressions.expression import Expression, computed, parse_expression
+from parsieve.predicate.expressions.functions import FUNCTIONS
 
 if TYPE_CHECKING:
     from parsieve._typing import ColumnName
@@ -52,14 +53,18 @@ def _values_path(names: ColumnNames, parts: Sequence[str]) -> ColumnPath:
     """Return the path of the values to index: of a column, of the elements of a list, or of a map's keys or values."""
     try:
         column = names.find(parts)
-    except ColumnNotFoundError:
+    except ColumnNotFoundError as error:
         expression = parse_expression(parts[0], names.schema) if len(parts) == 1 else None
         if expression is not None:
             return expression.value.path
         *above, last = parts if len(parts) > 1 else parts[0].rsplit(".", 1)
         container = names.find(above) if above and last in (ELEMENT, KEY, VALUE) else None
         if container is None or element_field(container.type, last) is None:
-            raise
+            if not any(sign in parts[0] for sign in ("(", "->")):
+                raise
+            raise ColumnNotFoundError(
+                f"{error}. The functions of columns that can be indexed are {', '.join(FUNCTIONS)}"
+            ) from None
         return (*container.path, last)
     if pt.is_map(column.type):
         raise UnsupportedError(f"{column} is a map; index its keys as {column}.key, or its values as {column}.value")

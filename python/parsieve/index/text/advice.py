@@ -126,7 +126,7 @@ def advise_texts(
     best = min(estimates, key=partial(_cost, snapshot))
     if _pays(snapshot, best):
         return advice(estimates, best, _reads(estimates, best), build_seconds=seconds)
-    why = _reads(estimates, best) + _smaller(sample, snapshot)
+    why = _reads(estimates, best) + _smaller(sample, snapshot) + _whole_words(estimates, asked)
     return advice(estimates, None, why, build_seconds=seconds)
 
 
@@ -357,6 +357,19 @@ def _smaller(sample: _Sample, snapshot: Snapshot) -> str:
             return f'; with row groups of {rows:,} rows, kind="{best.kind}" would pay off: {_shares(best)}'
         tried = rows if estimates else tried
     return f"; row groups of {tried:,} rows would not pay off either" if tried else ""
+
+
+def _whole_words(estimates: Sequence[TextEstimate], asked: Sequence[Needle]) -> str:
+    """Return how queries would have to be written for an index of words, if such an index would pay then."""
+    shares = {one.word_share: one for one in estimates if one.kind == "words" and one.word_share is not None}
+    least = min(shares, default=1)
+    if least > 1 - WORTH_SAVING or all(needle.words for needle in asked):
+        return ""
+    units = f"{shares[least].units:,} {UNIT_NAMES[shares[least].unit]}"
+    return (
+        f"; if the text is a whole word, kind=\"words\" would pay: has_token or LIKE '% word %' reads "
+        f"{_percent(least)} of {units}"
+    )
 
 
 def _reads(estimates: Sequence[TextEstimate], best: TextEstimate) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from parsieve._core import UnsupportedError
+from parsieve.errors import ColumnNotFoundError
 from parsieve.lake.rows.file_rows import foreign
 from parsieve.plan.make import PlanOptions
 from parsieve.plan.order.any_rows import AnyRows
@@ -206,6 +207,8 @@ class Order:
     ) -> None:
         if nulls not in ("first", "last"):
             raise ValueError(f'nulls must be "first" or "last", not {nulls!r}')
+        if limit is not None and not hasattr(limit, "__index__"):
+            raise TypeError(f"limit must be a number of rows, not {limit!r}")
         if limit is not None and operator.index(limit) < 0:
             raise ValueError(f"limit must be a number of rows, not {limit!r}")
         if order_by is None and (descending or nulls != "last"):
@@ -224,7 +227,12 @@ class Order:
         """Return the order of a column of the table, or None if there is only a limit."""
         if self._order_by is None:
             return None
-        column = find_compared(ColumnNames(schema), self._order_by)
+        try:
+            column = find_compared(ColumnNames(schema), self._order_by)
+        except ColumnNotFoundError as error:
+            raise ColumnNotFoundError(
+                f"{error}. order_by takes one column; for the greatest values first, pass descending=True"
+            ) from None
         if not isinstance(column, Column):
             raise UnsupportedError(f"cannot sort by the expression {column}; pass a column as order_by")
         return Ordering(column, self._descending, self._nulls)

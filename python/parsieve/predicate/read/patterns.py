@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from parsieve.predicate.builder import Builder, Operand, make_unknown
 from parsieve.predicate.expr import And, Expr
-from parsieve.predicate.messages import NotUnderstoodError
+from parsieve.predicate.messages import NotUnderstoodError, shortened
 from parsieve.predicate.text.like import Pattern, Wildcard
 from parsieve.predicate.text.regex import AllOf, Required, required_text
 
-_REGEX = "only the text that a regular expression requires is used"
+_REGEX = "regular expressions are not evaluated"
 
 
 def pattern_around(text: str) -> Pattern:
@@ -31,15 +31,19 @@ def like(build: Builder, operand: Operand, pattern: Pattern, *, source: str, ign
         return build.like(operand, pattern, ignore_case=ignore_case)
     except NotUnderstoodError as error:
         texts = AllOf(tuple(token for token in pattern if isinstance(token, str)))
-        return _with_required(build, operand, texts, ignore_case, make_unknown(source, error))
+        return _with_required(build, operand, texts, ignore_case, source, str(error))
 
 
 def regex(build: Builder, operand: Operand, expression: str, *, source: str, ignore_case: bool = False) -> Expr:
     """Build a match with a regular expression, which is not evaluated."""
     required = required_text(expression)
-    return _with_required(build, operand, required, ignore_case, make_unknown(source, _REGEX))
+    return _with_required(build, operand, required, ignore_case, source, _REGEX)
 
 
-def _with_required(build: Builder, operand: Operand, required: Required, ignore_case: bool, unknown: Expr) -> Expr:
+def _with_required(
+    build: Builder, operand: Operand, required: Required, ignore_case: bool, source: str, reason: str
+) -> Expr:
     condition = build.requiring(operand, required, ignore_case=ignore_case)
-    return unknown if condition is None else And((condition, unknown))
+    if condition is None:
+        return make_unknown(source, reason)
+    return And((condition, make_unknown(source, f"{reason}, but it implies {shortened(str(condition))}")))

@@ -74,6 +74,8 @@ _LIST_FUNCTIONS = {
     "arrays_overlap": _ANY,
     "list_has_all": _ALL,
 }
+# Clauses after a condition.
+_ORDER = re.compile(r"\b(?:ORDER\s+BY|LIMIT)\b", re.IGNORECASE)
 # Functions that return a text member of a JSON object.
 _JSON_FUNCTIONS = ("json_extract_string", "get_json_object")
 _MAP_FUNCTIONS = {"map_contains": KEY, "map_contains_value": VALUE}
@@ -166,7 +168,8 @@ def bind_params(tree: exp.Expression, params: Params | None) -> dict[int, Any]:
 
 
 def _invalid(text: str, why: str = "") -> ValueError:
-    return ValueError(f"not a valid SQL condition: {shortened(repr(text))}{why} (write what follows WHERE)")
+    order = "; pass order_by= and limit= for the order and the number of rows" if _ORDER.search(text) else ""
+    return ValueError(f"not a valid SQL condition: {shortened(repr(text))}{why} (write what follows WHERE{order})")
 
 
 def _one_line(error: Exception) -> str:
@@ -232,6 +235,8 @@ class _Reader:
                 _only(node, "this", "low", "high")
                 low = self._compare(">=", node.this, node.args["low"])
                 return And((low, self._compare("<=", node.this, node.args["high"])))
+            case exp.In(args={"field": exp.Expression() as container}):
+                raise NotUnderstoodError(f"write list_contains({_text(container)}, {_text(node.this)})")
             case exp.In():
                 _only(node, "this", "expressions")
                 return build.contains(self.operand(node.this), [self.value(item) for item in node.expressions])
@@ -433,7 +438,7 @@ class _Reader:
                 return step_operand(self.operand(node.expression), "year", self._build.zone, "year")
         if node.find(exp.Column) is None:
             raise NotUnderstoodError("the comparison has no column")
-        raise NotUnderstoodError("computed columns are not supported; compare the column itself")
+        raise NotUnderstoodError(f"computed columns are not supported; {_instead(node)}")
 
     def value(self, node: exp.Expression) -> Value | None:
         """Return the value of a literal; None is null."""
@@ -480,6 +485,18 @@ class _Reader:
             except ValueError:
                 raise NotUnderstoodError(f"{shortened(repr(value))} is not a UUID") from None
         return cast_value(value, arrow_type(to), self._build.zone)
+
+
+def _instead(node: exp.Expression) -> str:
+    """Return what to write instead of a computed column."""
+    match node:
+        case exp.JSONExtractScalar():
+            return "write json_extract_string(text, '$.a.b')"
+        case exp.Any():
+            return f"write list_contains({_text(node.this.unnest())}, ...)"
+        case exp.Tuple():
+            return "compare each column on its own: a = 1 AND b = 2"
+    return "compare the column itself"
 
 
 def _only(node: exp.Expression, *names: str) -> None:

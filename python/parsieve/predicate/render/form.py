@@ -36,7 +36,7 @@ def prepare(expr: Expr) -> Expr:
     if not_understood:
         raise UnsupportedError(
             f"cannot read the rows, because {not_understood[0].text} is not understood: {not_understood[0].reason}. "
-            "Plan without this condition, and filter the rows yourself"
+            "Filter ps.scan_polars(table) instead, or the rows of plan.files"
         )
     return form
 

@@ -26,6 +26,16 @@ def is_word(text: str) -> bool:
     return _WORD.fullmatch(text) is not None
 
 
+def words_of(text: str) -> list[str]:
+    """Return the words of a text.
+
+    >>> from parsieve.predicate.text.words import words_of
+    >>> words_of("request 4a7a-6f09")
+    ['request', '4a7a', '6f09']
+    """
+    return _WORD.findall(text)
+
+
 def write_word_regex(word: str) -> str:
     r"""Return a regular expression for RE2, Rust's regex and Java that finds a word in a text.
 

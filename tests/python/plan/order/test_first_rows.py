@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -182,8 +182,12 @@ def test_wrong_arguments(tmp_path: Path) -> None:
     table = ps.open_table(str(tmp_path))
     with pytest.raises(ValueError, match="limit must be a number of rows, not -1"):
         table.plan(limit=-1)
+    with pytest.raises(TypeError, match="limit is a number of rows, not '5'"):
+        table.plan(limit=cast(Any, "5"))
     with pytest.raises(ValueError, match="pass order_by"):
         table.plan(descending=True)
+    with pytest.raises(ps.ColumnNotFoundError, match="Rows are sorted by one column; descending is an option"):
+        table.plan(order_by="at DESC", limit=1)
     with pytest.raises(UnsupportedError, match="cannot sort by tags"):
         table.plan(order_by="tags")
     with pytest.raises(UnsupportedError, match="must know which rows match"):
