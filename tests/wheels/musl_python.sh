@@ -22,7 +22,7 @@ if [ ! -e sources/done ]; then
     touch sources/done
 fi
 
-export CC="python-zig cc -target $target" AR="python-zig ar" RANLIB="python-zig ranlib" CFLAGS="-O1 -fPIC -Wno-date-time" READELF=/usr/bin/readelf
+export CC="python-zig cc -target $target -dynamic" AR="python-zig ar" RANLIB="python-zig ranlib" CFLAGS="-O1 -fPIC -Wno-date-time" READELF=/usr/bin/readelf
 export CPPFLAGS="-I$folder/static/include" LDFLAGS="-L$folder/static/lib" PKG_CONFIG_LIBDIR=$folder/static/lib/pkgconfig
 for source in zlib libffi "$python"; do
     mkdir -p "build/$source"
