@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The Rust tests use all features of Cargo.toml except the Python bindings, so they need no Python.
 RUST_FEATURES := $(filter-out default python,$(shell sed -n '/^\[features\]/,/^\[[^f]/s/^\([a-z][a-z0-9_-]*\) *=.*/\1/p' Cargo.toml))
 CARGO_FEATURES := $(if $(RUST_FEATURES),--features "$(RUST_FEATURES)")
-PYTHON_SOURCES := $(foreach folder,python tests/python tests/vectors tests/hostile benches/python benches/index benches/rows benches/spark examples docs/scripts,$(if $(wildcard $(folder)/*.py $(folder)/*/*.py),$(folder)))
+PYTHON_SOURCES := $(foreach folder,python tests/python tests/vectors tests/hostile tests/wheels benches/python benches/index benches/rows benches/spark examples docs/scripts,$(if $(wildcard $(folder)/*.py $(folder)/*/*.py),$(folder)))
 
 .PHONY: help
 help: ## list the targets
@@ -222,7 +222,9 @@ wheel: .venv/stamp-build ## build a wheel and a source distribution in dist/
 	$(BIN)/maturin build --release --locked --out dist
 	$(BIN)/maturin sdist --out dist
 
-# Wheels for every Linux that has wheels of pyarrow. zig is a C compiler and linker for all of them.
+# Wheels for every Linux that has wheels of pyarrow. zig is a C compiler and linker for all of them. maturin finds the zig
+# of .venv through this variable.
+linux-wheels: export CARGO_ZIGBUILD_PYTHON_PATH := $(CURDIR)/$(BIN)/python
 LINUX_TARGETS := $(foreach libc,gnu musl,x86_64-unknown-linux-$(libc) aarch64-unknown-linux-$(libc))
 
 .PHONY: linux-wheels
@@ -230,6 +232,10 @@ linux-wheels: .venv/stamp-wheels ## build wheels for x86-64 and aarch64, glibc a
 	rustup target add $(LINUX_TARGETS)
 	$(foreach target,$(LINUX_TARGETS),$(BIN)/maturin build --release --locked --zig --target $(target) --out dist \
 		--compatibility $(if $(filter %musl,$(target)),musllinux_1_2,manylinux_2_28) &&) true
+
+.PHONY: test-linux-wheels
+test-linux-wheels: .venv/stamp-wheels ## test the Linux wheels of dist/ in roots of their own; needs root, Debian and qemu
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/wheels/linux.py
 
 # Python interpreters other than the one of .venv, as names or paths.
 RELEASE_PYTHONS ?= python3.12 python3.13

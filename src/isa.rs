@@ -63,6 +63,7 @@ impl InstructionSet {
         }
     }
 
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn level(self) -> Level {
         self.0
     }
