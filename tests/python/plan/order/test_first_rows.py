@@ -182,7 +182,7 @@ def test_wrong_arguments(tmp_path: Path) -> None:
     table = ps.open_table(str(tmp_path))
     with pytest.raises(ValueError, match="limit must be a number of rows, not -1"):
         table.plan(limit=-1)
-    with pytest.raises(TypeError, match="limit is a number of rows, not '5'"):
+    with pytest.raises(TypeError, match="limit must be a number of rows, not '5'"):
         table.plan(limit=cast(Any, "5"))
     with pytest.raises(ValueError, match="pass order_by"):
         table.plan(descending=True)
