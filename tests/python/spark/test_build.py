@@ -273,7 +273,7 @@ def test_an_open_table_can_have_a_name_like_a_pattern(spark: Any, tmp_path: Path
     pss.compact(spark, table)
     assert pss.expire(spark, table, dt.timedelta(days=1)) == (0, 0)
     assert {row.status for row in pss.add_filters(spark, table, "id").collect()} == {"added"}
-    with pytest.raises(ValueError, match="pass them to open_table"):
+    with pytest.raises(ValueError, match="to open_table instead"):
         pss.update_index(spark, table, index_location=tmp_path / "index")
 
 

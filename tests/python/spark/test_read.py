@@ -127,7 +127,7 @@ def test_all_forms_of_predicates_and_tables_are_accepted(spark: Any, folder: Pat
     spark.sql("DROP TABLE plain_reads")
     with pytest.raises(ps.UnsupportedError, match="plain folder"):
         pss.read(spark, table, as_of=1)
-    with pytest.raises(ValueError, match="pass them to open_table"):
+    with pytest.raises(ValueError, match="to open_table instead"):
         pss.read(spark, table, index_location=folder / "other")
 
 
