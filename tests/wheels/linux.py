@@ -113,8 +113,6 @@ def make_root(root: Path, architecture: str, libc: str) -> None:
         *sources,
     )
     (root / "proc").mkdir()
-    # pyarrow needs it to print times. Debian's package would add glibc to the roots for musl.
-    shutil.copytree("/usr/share/zoneinfo", root / "usr/share/zoneinfo", symlinks=True, dirs_exist_ok=True)
     if libc == "musl":
         folder = CACHE / f"musl-{architecture}"
         if not (folder / "python/usr/bin/python3").exists():

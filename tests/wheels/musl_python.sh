@@ -33,6 +33,7 @@ done
     --disable-exec-static-tramp && make install)
 cd "build/$python"
 ./configure "${options[@]}" --with-build-python="$python" --prefix=/usr \
-    --without-ensurepip --disable-test-modules --with-system-ffi ac_cv_file__dev_ptmx=yes ac_cv_file__dev_ptc=no ac_cv_buggy_getaddrinfo=no
+    --without-ensurepip --disable-test-modules --with-system-ffi ac_cv_file__dev_ptmx=yes ac_cv_file__dev_ptc=no ac_cv_buggy_getaddrinfo=no \
+    ac_cv_func_preadv2=no ac_cv_func_pwritev2=no
 make
 make install DESTDIR="$folder/python"

@@ -72,6 +72,9 @@ class Literal:
 
     def __str__(self) -> str:
         value = self.scalar
+        if pa.types.is_timestamp(value.type) and value.type.tz == "UTC":
+            # With a zone, Arrow needs a time zone database, which small container images lack.
+            return f"{value.cast(pa.timestamp(value.type.unit)).cast(pa.string())}Z"
         if pa.types.is_temporal(value.type):
             # Unlike Python, Arrow can format dates after the year 9999.
             return str(value.cast(pa.string()).as_py())
