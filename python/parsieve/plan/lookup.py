@@ -18,7 +18,7 @@ from parsieve.predicate.builder import column_in, distinct
 from parsieve.predicate.column_names import ColumnNames, column_name
 from parsieve.predicate.expr import Column, Computed, Expr
 from parsieve.predicate.expressions.expression import Expression
-from parsieve.predicate.parse import find_compared, one_of_parts, typed_keys, typed_parts
+from parsieve.predicate.parse import find_compared, findable, one_of_parts, typed_keys, typed_parts
 from parsieve.wording import count
 
 if TYPE_CHECKING:
@@ -213,10 +213,5 @@ def _take(rows: pa.Table, order: pa.Array) -> pa.Table:
 
 def _comparable(values: Any) -> Any:
     """Return the values in a type that pyarrow can look up, with one zero for both zeros of floats."""
-    kind = values.type
-    if pa.types.is_floating(kind):
-        values = values.cast(pa.float32()) if pa.types.is_float16(kind) else values
-        return pc.add(values, pa.scalar(0.0, values.type))
-    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
-        return values.cast(pa.decimal128(kind.precision, kind.scale))
-    return values
+    values = findable(values)
+    return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values

@@ -206,8 +206,8 @@ def _array(column: Column, values: Any) -> pa.Array:
     try:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        if pa.types.is_decimal(column.value_type):
-            # Integers of more than 19 digits have no other Arrow type.
+        if pa.types.is_decimal(column.value_type) or pa.types.is_unsigned_integer(column.value_type):
+            # Arrow takes integers above 2^63 - 1 only if it is told the type.
             try:
                 return pa.array(values, column.value_type)
             except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -237,8 +237,18 @@ def typed_keys(column: Column, keys: Any) -> tuple[pa.Array, pa.Array]:
         members = distinct(given.drop_null())
         _, nearest = _nearest_keys(column, members)
         values = pa.array([near.floor if near.exact else None for near in nearest], column.value_type)
-        converted = values.take(pc.index_in(given, value_set=members))
+        converted = values.take(pc.index_in(findable(given), value_set=findable(members)))
     return given, converted
+
+
+def findable(values: Any) -> Any:
+    """Return an array of values as a type that pyarrow can look up."""
+    kind = values.type
+    if pa.types.is_float16(kind):
+        return values.cast(pa.float32())
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return values.cast(pa.decimal128(kind.precision, kind.scale))
+    return values
 
 
 def _plain(values: pa.Array) -> pa.Array:

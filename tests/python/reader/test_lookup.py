@@ -68,11 +68,20 @@ def test_keys_with_several_rows(folder: Path) -> None:
         pl.Series([3, 7]),
         [3.0, 7.0],
         (Decimal(3), Decimal(7)),
+        pa.array([3, 7], pa.float16()),
+        pa.array([3, 7], pa.decimal32(5, 1)),
     ],
 )
 def test_forms_of_keys(tmp_path: Path, keys: Any) -> None:
     pq.write_table(pa.table({"id": [7, 5, 3]}), tmp_path / "0.parquet")
     assert ps.open_table(tmp_path).lookup("id", keys).table["id"].to_pylist() == [3, 7]
+
+
+def test_large_unsigned_keys_in_a_list(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": pa.array([2**64 - 1, 2**63, 1], pa.uint64())}), tmp_path / "0.parquet")
+    table = ps.open_table(tmp_path)
+    assert table.lookup("id", [2**63, 1]).table["id"].to_pylist() == [2**63, 1]
+    assert table.plan(keys={"id": [2**64 - 1]}).to_arrow()["id"].to_pylist() == [2**64 - 1]
 
 
 def test_keys_that_the_column_cannot_hold(tmp_path: Path) -> None:
