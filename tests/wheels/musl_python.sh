@@ -32,6 +32,8 @@ done
 (cd build/libffi && ./configure "${options[@]}" --prefix="$folder/static" --disable-shared --disable-docs \
     --disable-exec-static-tramp && make install)
 cd "build/$python"
+# configure derives the names of extension modules from the C library of the machine that builds, not of the target.
+sed -i 's/case "$build_os" in/case "$host_os" in/' configure
 ./configure "${options[@]}" --with-build-python="$python" --prefix=/usr \
     --without-ensurepip --disable-test-modules --with-system-ffi ac_cv_file__dev_ptmx=yes ac_cv_file__dev_ptc=no ac_cv_buggy_getaddrinfo=no \
     ac_cv_func_preadv2=no ac_cv_func_pwritev2=no
