@@ -17,6 +17,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
 CACHE = REPOSITORY / ".tools/wheels"
+MUSL_RELEASE = "trixie"
 DEBIAN_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 NAME = re.compile(
     r"parsieve-(?P<version>.+)-cp311-abi3-"
@@ -46,6 +47,16 @@ fi
 mount -t proc proc "$0/proc"
 root=$0; shift
 exec env --ignore-environment PATH="$PATH" HOME=/root chroot "$root" "$@"
+"""
+
+SSL = """
+from types import SimpleNamespace
+
+SSLError = SSLSyscallError = SSLWantReadError = OSError
+
+
+def get_default_verify_paths():
+    return SimpleNamespace(cafile=None, capath=None)
 """
 
 
@@ -88,6 +99,9 @@ def check(wheel: Path) -> None:
         *["/venv/bin/python", f"/packages/{pip.name}/pip", "install", "--quiet", "--no-index"],
         *["--find-links=/packages", "parsieve", *TEST_PACKAGES],
     )
+    if match["libc"] == "musl":
+        # This Python has no OpenSSL. pyarrow asks it for the places of certificates when it is imported.
+        (root / f"usr/lib/python{version}/ssl.py").write_text(SSL)
     reported = run_inside("/venv/bin/parsieve", "--version").strip()
     assert reported.startswith(f"parsieve {match['version']} "), reported
     [module] = root.glob("venv/lib/python3*/site-packages/parsieve/_core.abi3.so")
@@ -102,9 +116,14 @@ def make_root(root: Path, architecture: str, libc: str) -> None:
     """Unpack Debian packages in `root`, and copy the tests. No script of a package runs, so no program of the root."""
     shutil.rmtree(root, ignore_errors=True)
     root.parent.mkdir(parents=True, exist_ok=True)
+    release = platform.freedesktop_os_release()["VERSION_CODENAME"]
     line = "deb $(SITE) $(RELEASE) $(COMPONENT)"
     sources = sorted(set(run("apt-get", "indextargets", "--format", line, "Created-By: Packages").splitlines()))
-    release = platform.freedesktop_os_release()["VERSION_CODENAME"]
+    if libc == "musl":
+        # The wheels of pyarrow need musl 1.2.4 or newer, which the next release of Debian has.
+        own = [source for source in sources if f" {release} " in source]
+        sources = [source.replace(f" {release} ", f" {MUSL_RELEASE} ") for source in own]
+        release = MUSL_RELEASE
     run(
         *["mmdebstrap", "--quiet", "--mode=root", "--variant=extract", f"--architectures={DEBIAN_NAMES[architecture]}"],
         *[f"--include={'musl' if libc == 'musl' else 'python3,libstdc++6'}"],
@@ -113,6 +132,9 @@ def make_root(root: Path, architecture: str, libc: str) -> None:
         *sources,
     )
     (root / "proc").mkdir()
+    if not (root / "lib").exists():
+        # The loader of programs is at /lib in their headers, and in /usr/lib since Debian merged the two.
+        (root / "lib").symlink_to("usr/lib")
     if libc == "musl":
         folder = CACHE / f"musl-{architecture}"
         if not (folder / "python/usr/bin/python3").exists():
