@@ -35,7 +35,7 @@ TESTS = [
     "plan/test_row_ranges.py",
     "test_examples.py",
 ]
-TEST_PACKAGES = ["hypothesis", "numpy", "pip", "pytest", "pytest-timeout", "xxhash"]
+TEST_PACKAGES = ["hypothesis", "numpy", "pip", "pytest", "pytest-timeout", "tzdata", "xxhash"]
 
 # The namespaces have no network and their own processes. Registering qemu changes nothing outside of them, if Linux is
 # 6.7 or newer.
