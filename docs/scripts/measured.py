@@ -15,6 +15,7 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
+import long_run_tables
 import measured_tables
 import row_tables
 import scale_tables
@@ -28,15 +29,23 @@ NAME = re.compile(r"(?P<kind>.+)-\d{4}-\d{2}-\d{2}")
 MARKED = re.compile(r"(<!-- measured (?P<name>[\w-]+) -->\n).*?(<!-- end of measured -->\n)", re.DOTALL)
 WIDTH = 120
 SECTIONS = measured_tables.SECTIONS | sieve_tables.SECTIONS | row_tables.SECTIONS | scale_tables.SECTIONS
+SECTIONS |= long_run_tables.SECTIONS
 
 
 def newest(folder: Path = RESULTS) -> dict[str, Record]:
-    """Return the newest record of each kind; the kind is the part of the file name before the date."""
+    """Return the newest record of each kind; the kind is the part of the file name before the date.
+
+    The ledger of long runs has no date.
+    """
     records: dict[str, Record] = {}
     for path in sorted(folder.glob("*.json")):
         match = NAME.fullmatch(path.stem)
         if match:
             records[match["kind"]] = Record(path.name, json.loads(path.read_text(encoding="utf-8")))
+    ledger = folder / f"{long_run_tables.LEDGER}.jsonl"
+    if ledger.exists():
+        lines = ledger.read_text(encoding="utf-8").splitlines()
+        records[long_run_tables.LEDGER] = Record(ledger.name, {"runs": [json.loads(line) for line in lines]})
     return records
 
 

@@ -56,6 +56,18 @@ def test_a_section_without_a_record_says_so(measured: ModuleType) -> None:
     assert "no record" in measured.SECTIONS["life-of-an-index"]({})
 
 
+def test_the_ledger_of_long_runs(measured: ModuleType, tmp_path: Path) -> None:
+    fuzz = {"date": "2026-01-31", "commit": "abc", "command": "fuzz avro", "hours": 0.5, "executions": 2_000}
+    lines = [fuzz | {"findings": []}, fuzz | {"findings": ["crash-1"]}]
+    lines.append({**fuzz, "hours": 1.25, "summaries": ["test result: ok. 3 passed", "1000 passed"], "findings": ["a"]})
+    (tmp_path / "long-runs.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    records = measured.newest(tmp_path)
+    assert "| `fuzz avro` | 1.0 | 4,000 | 1 |" in measured.SECTIONS["random-programs"](records)
+    assert "| 2026-01-31 | abc | 1.2 | 1,003 | `a` |" in measured.SECTIONS["tests-under-load"](records)
+    for section in ("random-programs", "tests-under-load"):
+        assert "no record" in measured.SECTIONS[section]({})
+
+
 def test_the_section_of_indexes_compares_hudi_and_parsieve(measured: ModuleType) -> None:
     sizes = {"build_seconds": 12.0, "update_seconds": 3.5, "index_bytes": {"built": 2e6}, "failed": None}
     contenders = {

@@ -186,7 +186,7 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         table.plan(limit=cast(Any, "5"))
     with pytest.raises(ValueError, match="pass order_by"):
         table.plan(descending=True)
-    with pytest.raises(ps.ColumnNotFoundError, match="order_by takes one column; .* pass descending=True"):
+    with pytest.raises(ps.ColumnNotFoundError, match=r"order_by takes one column; .* pass descending=True"):
         table.plan(order_by="at DESC", limit=1)
     with pytest.raises(UnsupportedError, match="cannot sort by tags"):
         table.plan(order_by="tags")

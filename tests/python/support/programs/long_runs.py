@@ -167,6 +167,8 @@ def _append(**run: object) -> None:
     ).stdout.strip()
     with LEDGER.open("a", encoding="utf-8") as ledger:
         print(json.dumps({"date": dt.date.today().isoformat(), "commit": commit, **run}), file=ledger)
+    # A test compares docs/evaluation.md with the ledger.
+    subprocess.run([sys.executable, str(ROOT / "docs/scripts/measured.py")], check=True)
 
 
 def main() -> int:

@@ -1,0 +1,60 @@
+"""Turns the ledger of long runs into Markdown tables: random programs, fuzz targets, and test runs under load."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from measured_tables import Records, as_table
+
+LEDGER = "long-runs"
+
+
+def random_programs(records: Records) -> str:
+    """Return the hours, the seeds or executions, and the findings of each random program and fuzz target."""
+    by_command = defaultdict(list)
+    for run in _runs(records):
+        if "summaries" not in run:
+            by_command[run["command"]].append(run)
+    if not by_command:
+        return "There is no record yet. Run `make soak` or `make fuzz` to create it."
+    rows = [
+        [
+            f"`{command}`",
+            f"{sum(run['hours'] for run in runs):.1f}",
+            f"{sum(run.get('executions', len(run.get('seeds', ()))) for run in runs):,}",
+            f"{sum(len(run['findings']) for run in runs)}",
+        ]
+        for command, runs in sorted(by_command.items())
+    ]
+    return as_table(["program", "hours", "seeds or executions", "findings"], rows)
+
+
+def tests_under_load(records: Records) -> str:
+    """Return the commits, the hours and the results of the test runs under load."""
+    runs = [run for run in _runs(records) if "summaries" in run]
+    if not runs:
+        return "There is no record yet. Run `make test-under-load` to create it."
+    rows = [
+        [
+            run["date"],
+            run["commit"],
+            f"{run['hours']:.1f}",
+            f"{sum(int(summary.split(' passed')[0].split()[-1]) for summary in run['summaries']):,}",
+            ", ".join(f"`{finding}`" for finding in run["findings"]) or "none",
+        ]
+        for run in runs
+    ]
+    return as_table(["date", "commit", "hours", "tests passed", "tests failed"], rows)
+
+
+def _runs(records: Records) -> Iterable[dict[str, Any]]:
+    record = records.get(LEDGER)
+    return [] if record is None else record.data["runs"]
+
+
+SECTIONS: dict[str, Callable[[Records], str]] = {
+    "random-programs": random_programs,
+    "tests-under-load": tests_under_load,
+}
