@@ -215,5 +215,5 @@ def test_values_of_another_type_leave_out_all_units_of_the_slice(tmp_path: Path)
 
 
 def test_unknown_units_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match='"file", "row_group" and "rows"'):
+    with pytest.raises(ValueError, match='"file", "row_group" or "rows"'):
         plan_units(FORMATS["folder"](tmp_path / "t", [rows_of(random.Random(1), 3)], 3), [], "page")  # type: ignore[arg-type]

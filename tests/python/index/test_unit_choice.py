@@ -88,7 +88,7 @@ def test_advice_names_the_units(tmp_path: Path) -> None:
     assert "as units" not in str(advice)
     assert choose_unit(lake, lake.snapshot(), ("key",)) == "file"
     assert choose_unit(lake, lake.snapshot(), ("key",), "rows") == "rows"
-    with pytest.raises(ValueError, match='"rows" and "auto", not \'page\''):
+    with pytest.raises(ValueError, match='"rows" or "auto", not \'page\''):
         choose_unit(lake, lake.snapshot(), ("key",), "page")
     finer = advice._replace(
         unit="row_group", unit_bytes=3_000_000, unit_read_bytes=2_000_000, file_read_bytes=8_000_000

@@ -111,7 +111,7 @@ def test_auto_builds_the_advised_text_index_of_log_lines(spark: Any, tmp_path: P
 
 
 def test_unknown_kinds_are_refused(spark: Any, folder: Path) -> None:
-    with pytest.raises(ValueError, match='"both", "text", "words" and "auto", not \'minmax\''):
+    with pytest.raises(ValueError, match='"both", "text", "words" or "auto", not \'minmax\''):
         pss.build_index(spark, str(folder), "id", "minmax")
     with pytest.raises(ps.ParsieveError):
         pss.build_index(spark, str(folder), "nothing", "both")
