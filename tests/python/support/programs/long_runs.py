@@ -36,7 +36,7 @@ PROGRAMS = {
     "list_differences.py": "--conditions 3000",
     "text_differences.py": "--conditions 1000",
     "expression_differences.py": "--conditions 1000",
-    "key_differences.py": "--cases 3000",
+    "key_differences.py": "--conditions 3000",
     "order_differences.py": "--conditions 1000",
     "served_differences.py": "--queries 500",
     "replacing.py": "--reads 5000",
