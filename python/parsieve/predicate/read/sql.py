@@ -1,18 +1,15 @@
-"""Parse SQL conditions. sqlglot builds the syntax tree, and this module gives it a meaning."""
+"""Parse SQL conditions: give a meaning to the syntax trees of sqlglot."""
 
 from __future__ import annotations
 
 import operator
-import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
-import sqlglot
-from sqlglot import exp, tokens
-from sqlglot.dialects.dialect import Dialect
+from sqlglot import exp
 
 from parsieve.errors import ColumnNotFoundError
 from parsieve.predicate.builder import MIRRORED, Builder, Operand, is_text, make_unknown, python_value
@@ -24,18 +21,9 @@ from parsieve.predicate.read.casts import cast_operand, cast_value, step_operand
 from parsieve.predicate.read.computed import Expressions
 from parsieve.predicate.read.lists import Elements, Subscript
 from parsieve.predicate.read.patterns import like, pattern_around, pattern_before, regex
+from parsieve.predicate.read.sql_text import Params, Predicates, bind_params, syntax_tree
 from parsieve.predicate.text.like import Pattern, read_like
 from parsieve.predicate.times.temporal import to_moment
-from parsieve.wording import count
-
-
-class Predicates(Dialect):
-    """The SQL dialect of predicates: ANSI SQL, plus names in backticks as in Spark."""
-
-    class Tokenizer(tokens.Tokenizer):  # noqa: D106 - sqlglot finds it by this name
-        IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
-        HEX_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("x'", "'"), ("X'", "'")]
-
 
 _COMPARISONS: dict[type[exp.Expression], Operator] = {
     exp.EQ: "=",
@@ -74,8 +62,6 @@ _LIST_FUNCTIONS = {
     "arrays_overlap": _ANY,
     "list_has_all": _ALL,
 }
-# Clauses after a condition.
-_ORDER = re.compile(r"\b(?:ORDER\s+BY|LIMIT)\b", re.IGNORECASE)
 # Functions that return a text member of a JSON object.
 _JSON_FUNCTIONS = ("json_extract_string", "get_json_object")
 _MAP_FUNCTIONS = {"map_contains": KEY, "map_contains_value": VALUE}
@@ -97,13 +83,7 @@ def _with_quotes_hint(error: ColumnNotFoundError, column: exp.Expression) -> Col
 
 def parse_sql(text: str, schema: pa.Schema, zone: str | None, params: Params | None = None) -> Expr:
     """Parse the condition of a WHERE clause."""
-    try:
-        tree = sqlglot.parse_one(without_doubled_parentheses(text), dialect=Predicates)
-    except sqlglot.errors.SqlglotError as error:
-        raise _invalid(text, f": {_one_line(error)}") from None
-    if not isinstance(tree, exp.Condition) or isinstance(tree, exp.Query | exp.Alias):
-        raise _invalid(text)
-    assert isinstance(tree, exp.Expression)
+    tree = syntax_tree(text)
     reader = _Reader(ColumnNames(schema), Builder(zone), bind_params(tree, params))
     for column in tree.find_all(exp.Column, exp.Dot):
         # An unknown name is an error even in a part that is not understood.
@@ -113,72 +93,6 @@ def parse_sql(text: str, schema: pa.Schema, zone: str | None, params: Params | N
             except ColumnNotFoundError as error:
                 raise _with_quotes_hint(error, column) from None
     return reader.truth(tree)
-
-
-def without_doubled_parentheses(text: str) -> str:
-    """Turn `((x = 1))` into `(x = 1)`, because programs nest parentheses more deeply than sqlglot can parse."""
-    if text.count("(") < 20:
-        return text
-    all_tokens = list(Predicates().tokenize(text))
-    opened: list[int] = []
-    closing: dict[int, int] = {}
-    for position, token in enumerate(all_tokens):
-        if token.token_type == sqlglot.TokenType.L_PAREN:
-            opened.append(position)
-        elif token.token_type == sqlglot.TokenType.R_PAREN and opened:
-            closing[opened.pop()] = position
-    # After other tokens a doubled pair has another meaning: `f((a, b))` and `x IN ((1, 2))`.
-    before = (None, sqlglot.TokenType.L_PAREN, sqlglot.TokenType.AND, sqlglot.TokenType.OR, sqlglot.TokenType.NOT)
-    doubled = [
-        start
-        for start, end in closing.items()
-        if closing.get(start + 1) == end - 1 and (all_tokens[start - 1].token_type if start else None) in before
-    ]
-    # Spaces keep the positions in error messages right.
-    characters = list(text)
-    for start in doubled:
-        for parenthesis in (all_tokens[start], all_tokens[closing[start]]):
-            characters[parenthesis.start] = " "
-    return "".join(characters)
-
-
-Params = Sequence[Any] | Mapping[str, Any]
-
-
-def bind_params(tree: exp.Expression, params: Params | None) -> dict[int, Any]:
-    """Return the value of each placeholder, by the identity of its node."""
-    if params is None:
-        return {}
-    placeholders = list(tree.find_all(exp.Placeholder, bfs=False))
-    if isinstance(params, str | bytes) or not isinstance(params, Sequence | Mapping):
-        raise TypeError(f"params must be a list of values for ?, or a dict for :name, not {type(params).__qualname__}")
-    by_name = isinstance(params, Mapping)
-    if any(bool(placeholder.this) != by_name for placeholder in placeholders):
-        raise ValueError("pass params= as a list for ?, and as a dict for :name")
-    if isinstance(params, Mapping):
-        names = {str(placeholder.this) for placeholder in placeholders}
-        if names != set(params):
-            raise ValueError(f"the condition has the placeholders {sorted(names)}, but params has {sorted(params)}")
-        return {id(placeholder): params[str(placeholder.this)] for placeholder in placeholders}
-    if len(params) != len(placeholders):
-        raise ValueError(
-            f"the condition has {count(len(placeholders), 'placeholder')}, but params has {count(len(params), 'value')}"
-        )
-    return {id(placeholder): value for placeholder, value in zip(placeholders, params, strict=True)}
-
-
-def _invalid(text: str, why: str = "") -> ValueError:
-    order = "; pass order_by= and limit= for the order and the number of rows" if _ORDER.search(text) else ""
-    return ValueError(f"not a valid SQL condition: {shortened(repr(text))}{why} (write what follows WHERE{order})")
-
-
-def _one_line(error: Exception) -> str:
-    details = getattr(error, "errors", None)
-    if details:
-        first = details[0]
-        description = re.sub(r"<class '.*?(\w+)'>", r"\1", first["description"]).rstrip(".")
-        return f"{description} at line {first['line']}, column {first['col']}"
-    return str(error).splitlines()[0]
 
 
 class _Reader:
