@@ -22,7 +22,7 @@ def random_programs(records: Records) -> str:
     rows = [
         [
             f"`{command}`",
-            f"{sum(run['hours'] for run in runs):.1f}",
+            f"{sum(run['hours'] for run in runs):.2f}",
             f"{sum(run.get('executions', len(run.get('seeds', ()))) for run in runs):,}",
             f"{sum(len(run['findings']) for run in runs)}",
         ]

@@ -62,7 +62,7 @@ def test_the_ledger_of_long_runs(measured: ModuleType, tmp_path: Path) -> None:
     lines.append({**fuzz, "hours": 1.25, "summaries": ["test result: ok. 3 passed", "1000 passed"], "findings": ["a"]})
     (tmp_path / "long-runs.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
     records = measured.newest(tmp_path)
-    assert "| `fuzz avro` | 1.0 | 4,000 | 1 |" in measured.SECTIONS["random-programs"](records)
+    assert "| `fuzz avro` | 1.00 | 4,000 | 1 |" in measured.SECTIONS["random-programs"](records)
     assert "| 2026-01-31 | abc | 1.2 | 1,003 | `a` |" in measured.SECTIONS["tests-under-load"](records)
     for section in ("random-programs", "tests-under-load"):
         assert "no record" in measured.SECTIONS[section]({})
