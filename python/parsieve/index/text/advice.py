@@ -360,7 +360,7 @@ def _smaller(sample: _Sample, snapshot: Snapshot) -> str:
 
 
 def _whole_words(estimates: Sequence[TextEstimate], asked: Sequence[Needle]) -> str:
-    """Return how queries would have to be written for an index of words, if such an index would pay then."""
+    """Return how to write the queries so that a words index pays off, or "" if it would not."""
     shares = {one.word_share: one for one in estimates if one.kind == "words" and one.word_share is not None}
     least = min(shares, default=1)
     if least > 1 - WORTH_SAVING or all(needle.words for needle in asked):
