@@ -367,7 +367,7 @@ def _whole_words(estimates: Sequence[TextEstimate], asked: Sequence[Needle]) -> 
         return ""
     units = f"{shares[least].units:,} {UNIT_NAMES[shares[least].unit]}"
     return (
-        f"; if the text is a whole word, kind=\"words\" would pay: has_token or LIKE '% word %' reads "
+        f"; if the text is a whole word, kind=\"words\" would pay off: has_token or LIKE '% word %' reads "
         f"{_percent(least)} of {units}"
     )
 
