@@ -118,7 +118,8 @@ def test_the_queries_decide_the_kind(tmp_path: Path) -> None:
     }
     assert list(recommendations.values()) == ["text", "words", "none"]
     [advice] = table.advise(queries=["m LIKE '%0a9f3c7e%'"])
-    assert "if the text is a whole word, kind=\"words\" would pay off: has_token or LIKE '% word %' reads " in advice.why
+    suggestion = "if the text is a whole word, kind=\"words\" would pay off: has_token or LIKE '% word %' reads "
+    assert suggestion in advice.why
     [advice] = table.advise(queries=["m LIKE '%request=%' OR m LIKE '%TIMED OUT%'"])
     # The first condition reads everything, and the second one file.
     assert [text.query_share for text in advice.texts] == [(1 + 1 / 8) / 2, 1]
