@@ -7,6 +7,8 @@ test-under-load` append their runs too:
 
     python tests/python/support/programs/long_runs.py fuzz TARGET SECONDS LOG
     python tests/python/support/programs/long_runs.py tests --runs 5 --busy-loops 3
+
+With `--beside CHECKOUT`, the tests of another checkout of the same commit run at the same time. Both runs are recorded.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import shlex
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -125,34 +128,46 @@ def fuzz_progress(log: str, seconds: int) -> tuple[int, int]:
     return executions, edges - before[-1]
 
 
-def run_tests(runs: int, busy_loops: int) -> bool:
-    """Run `make test` several times beside processes that use all processor time. Return whether a run failed."""
+def run_tests(runs: int, busy_loops: int, others: list[Path]) -> bool:
+    """Run `make test` several times beside processes that use all processor time. Return whether a run failed.
+
+    The tests of the checkouts `others` run at the same time as those of this checkout.
+    """
+    command = f"make -j2 test, beside {busy_loops} busy loops"
+    if others:
+        command += f" and {len(others)} more of these"
     failed = False
     for _ in range(runs):
-        with contextlib.ExitStack() as loops:
+        with contextlib.ExitStack() as loops, ThreadPoolExecutor() as pool:
             for _ in range(busy_loops):
                 loop = loops.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
                 loops.callback(loop.kill)
-            begun = time.monotonic()
-            done = subprocess.run(
-                ["make", "-j2", "test"],
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                check=False,
+            results = list(pool.map(_make_test, [ROOT, *others]))
+        for done, seconds in results:
+            findings = _failed_tests(done.stdout) if done.returncode else []
+            failed |= bool(findings)
+            _append(
+                command=command,
+                hours=round(seconds / 3600, 3),
+                summaries=re.findall(r"\d+ passed[^=\n]*|test result: .*", done.stdout),
+                findings=findings,
             )
-        findings = _failed_tests(done.stdout) if done.returncode else []
-        failed |= bool(findings)
-        _append(
-            command=f"make -j2 test, beside {busy_loops} busy loops",
-            hours=round((time.monotonic() - begun) / 3600, 3),
-            summaries=re.findall(r"\d+ passed[^=\n]*|test result: .*", done.stdout),
-            findings=findings,
-        )
-        if findings:
-            print(done.stdout, flush=True)
+            if findings:
+                print(done.stdout, flush=True)
     return failed
+
+
+def _make_test(checkout: Path) -> tuple[subprocess.CompletedProcess[str], float]:
+    begun = time.monotonic()
+    done = subprocess.run(
+        ["make", "-j2", "test"],
+        cwd=checkout,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done, time.monotonic() - begun
 
 
 def _failed_tests(output: str) -> list[str]:
@@ -187,9 +202,10 @@ def main() -> int:
     tests = commands.add_parser("tests")
     tests.add_argument("--runs", type=int, default=5)
     tests.add_argument("--busy-loops", type=int, default=3)
+    tests.add_argument("--beside", type=Path, action="append", default=[], metavar="CHECKOUT")
     options = parser.parse_args()
     if options.command == "tests":
-        return int(run_tests(options.runs, options.busy_loops))
+        return int(run_tests(options.runs, options.busy_loops, options.beside))
     if options.command == "soak":
         return int(soak(options.hours))
     record_fuzz(options.target, options.seconds, options.log.read_text(encoding="utf-8", errors="replace"))
