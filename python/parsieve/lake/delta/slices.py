@@ -182,12 +182,18 @@ class DeltaSlices(Slices):
 def place_of(table: Storage, path: str) -> tuple[Storage, str]:
     """Return the storage of a file in the log, and its path there. The files of a clone may be in other folders.
 
-    The path has no percent escapes, so a `file:` address is not a URI.
+    The path has no percent escapes, so an address is not a URI.
     """
-    if "://" in path or path.startswith(("/", "file:")):
-        local = _FILE.match(path)
-        storage = Storage(Path(path[local.end() :]) if local else path, table.options)
+    local = _FILE.match(path)
+    if local or path.startswith("file:"):
+        storage = Storage(Path(path[local.end() :] if local else path), table.options)
         return storage, storage.root
+    if "://" in path:
+        # Only the bucket is opened as a URI: a filesystem would decode the rest once more.
+        scheme, _, rest = path.partition("://")
+        bucket, _, key = rest.partition("/")
+        storage = table.bucket(f"{scheme}://{bucket}")
+        return storage, storage.join(key)
     return table, table.join(path)
 
 

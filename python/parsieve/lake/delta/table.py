@@ -231,9 +231,7 @@ class Delta(Adapter):
         if path is None:
             data = unpack(vector["pathOrInlineDv"])[:size]
         else:
-            # The filesystem of a URI decodes its escapes itself.
-            is_remote = "://" in path and not path.startswith("file:")
-            storage, place = place_of(self._storage, path if is_remote else unquoted(path))
+            storage, place = place_of(self._storage, unquoted(path))
             with storage.open(place) as file:
                 # The first byte of the file is its format version, so the first vector begins at byte 1.
                 file.seek(1 if start is None else start)

@@ -101,6 +101,7 @@ class Storage:
         self.root = root.rstrip("/") if len(root) > 1 else root
         self.uri = self.prefix + self.root
         self._listing = LocalListing(self.root)
+        self._buckets: dict[str, Storage] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Return everything except the cached listing. Another process lists the files itself."""
@@ -141,6 +142,12 @@ class Storage:
         """Return a path in the form that `RangeReader` and `open_filters` accept."""
         return path if self.filesystem is None else (self.filesystem, path)
 
+    def bucket(self, uri: str) -> Storage:
+        """Return the storage of a bucket with the options of this one. Each bucket is opened once."""
+        if uri not in self._buckets:
+            self._buckets[uri] = Storage(uri, self.options)
+        return self._buckets[uri]
+
     def beside(self, name: str) -> Any:
         """Return the address of a folder inside this one: a path, a URI, or a (filesystem, path) pair."""
         if self.filesystem is not None and not self.prefix:
@@ -170,7 +177,7 @@ class Storage:
 
     def join(self, relative: str) -> str:
         """Return the path of a file or folder below this folder."""
-        return f"{self.root}/{relative}" if self.root else relative
+        return f"{self.root.rstrip('/')}/{relative}" if self.root else relative
 
     def arrow(self) -> fs.FileSystem | None:
         """Return the filesystem for pyarrow, or None for obstore, which pyarrow cannot use as a filesystem."""
