@@ -22,9 +22,7 @@ _STATES = {"delta": "version", "iceberg": "snapshot", "hudi": "instant"}
 def explain(record: PlanRecord) -> str:
     """Explain a plan in plain words."""
     lines = [str(record.expr), _table(record), "", *_stages(record)]
-    lines.extend(
-        f"  no evidence for {question}: no min/max statistics, index or filter" for question in record.unanswered
-    )
+    lines.extend(f"  no evidence for {question}: {reason}" for question, reason in record.unanswered.items())
     total = len(record.snapshot.slices)
     lines.append(f"kept {len(record.kept)} of {count(total, 'file')}{_sizes(record)}{_row_groups(record)}")
     if record.num_rows is not None and record.num_rows[0] < record.num_rows[1]:

@@ -21,6 +21,7 @@ from parsieve.plan.evidence.questions import (
     Constant,
     HoldsText,
     HoldsWord,
+    Question,
     Within,
     leaves,
     trigrams_of_question,
@@ -195,11 +196,15 @@ class PlanRecord:
         return stages + [Stage(step.name, "row group", step.asked, step.kept) for step in groups]
 
     @cached_property
-    def unanswered(self) -> list[str]:
-        """The comparisons that no evidence could answer."""
+    def unanswered(self) -> dict[str, str]:
+        """The conditions that no evidence could answer, with the reasons."""
         candidates = [self.files] if self.groups is None else [self.files, self.groups[0]]
         questions = leaves(self.files.tree) if self.kept else ()
-        return [str(question) for question in questions if not any(question in each.answers for each in candidates)]
+        return {
+            str(question): "; ".join(self.files.refusals.get(question, [_no_evidence(question)]))
+            for question in questions
+            if not any(question in each.answers for each in candidates)
+        }
 
     @property
     def unknown(self) -> list[Unknown]:
@@ -241,6 +246,14 @@ class PlanRecord:
             if isinstance(attribute, cached_property) and name not in _EVIDENCE:
                 getattr(self, name)
         return {name: value for name, value in vars(self).items() if name not in _EVIDENCE}
+
+
+def _no_evidence(question: Question) -> str:
+    if isinstance(question, HoldsText):
+        return "no text index"
+    if isinstance(question, HoldsWord):
+        return "no text or words index"
+    return "no min/max statistics, index or filter"
 
 
 def _proof(units: Sequence[Sequence[tuple[str, str]]]) -> str:

@@ -49,6 +49,31 @@ def test_explain_lists_predicates_without_evidence(tmp_path: Path) -> None:
     assert "no evidence for" not in table.plan("id = 2").explain()
 
 
+def test_explain_says_which_texts_an_index_answers(tmp_path: Path) -> None:
+    for number in range(3):
+        lines = [f"request {number} timed out" for _ in range(50)]
+        pq.write_table(pa.table({"line": lines}), tmp_path / f"part-{number}.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(str(tmp_path))
+
+    def missing_evidence(predicate: str) -> list[str]:
+        lines = table.plan(predicate).explain().splitlines()
+        return [line.strip() for line in lines if "no evidence for" in line]
+
+    assert missing_evidence("line LIKE '%imed%'") == ["no evidence for line LIKE '%imed%': no text index"]
+    table.build_index("line", kind="words")
+    only_words = "the words index answers only conditions that name a whole word, in upper and lower case as stored"
+    assert missing_evidence("line LIKE '%imed%'") == [f"no evidence for line LIKE '%imed%': {only_words}"]
+    [line] = missing_evidence("line ILIKE '% Out %'")
+    assert line.endswith(only_words)
+    assert missing_evidence("line LIKE '% timed %'") == []
+    table.build_index("line", kind="text")
+    assert missing_evidence("line LIKE '%imed%'") == []
+    [line] = missing_evidence("line LIKE '%ed%'")
+    only_long_texts = "the text index answers only conditions with three or more fixed characters in a row"
+    assert line.endswith(f"{only_long_texts}; {only_words}")
+
+
 def test_index_commands_need_an_index(folder: Path, capsys: Any) -> None:
     for command in ("stats", "verify", "update", "compact", "drop"):
         assert main(["index", command, str(folder)]) == 2, command

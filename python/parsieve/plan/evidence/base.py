@@ -22,6 +22,10 @@ class Evidence(ABC):
         Return None if this evidence cannot answer the question. Values for units that are not `candidates` are ignored.
         """
 
+    def refusal(self, question: Question) -> str | None:
+        """Return why this evidence cannot answer a question, if it could answer a similar one about the same column."""
+        return None
+
     def expected_false_positives(
         self, question: Question, answer: pa.BooleanArray, candidates: pa.BooleanArray
     ) -> float | None:

@@ -120,6 +120,16 @@ class TextIndexEvidence(Evidence):
             self.failed[str(question.column)] = str(error)
             return None
 
+    def refusal(self, question: Question) -> str | None:
+        """Return which questions the index of the column answers, if it cannot answer this one."""
+        if self._parts(question) != []:
+            return None
+        if self._view.text(question.column.path, question.column.field_id, self._content) is None:
+            return None
+        if self._content == "words":
+            return "the words index answers only conditions that name a whole word, in upper and lower case as stored"
+        return "the text index answers only conditions with three or more fixed characters in a row"
+
     def find_units(self, question: Question, numbers: pa.Int64Array) -> UnitAnswer | None:
         """Return the units of some slices that may match; None if no slice is kept in part.
 

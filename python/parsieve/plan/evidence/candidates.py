@@ -43,6 +43,8 @@ class Candidates:
     may_match: dict[Question, pa.BooleanArray] = field(default_factory=dict)
     # For each question, the answer of each kind of evidence.
     answers: dict[Question, list[Answer]] = field(default_factory=dict)
+    # For each question, why some evidence about its column could not answer it.
+    refusals: dict[Question, list[str]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     # Units that were excluded by a proof about the whole predicate, and the proof.
     excluded: list[tuple[pa.BooleanArray, str]] = field(default_factory=list)
@@ -62,6 +64,8 @@ class Candidates:
         for question in leaves(self.tree):
             answer = evidence.may_match(question, self.kept)
             if answer is None:
+                if refusal := evidence.refusal(question):
+                    self.refusals.setdefault(question, []).append(refusal)
                 continue
             has_answers = True
             before = self.may_match.get(question)
