@@ -127,6 +127,8 @@ _TEXT_TESTS: dict[str, Callable[[Any, str], pc.Expression]] = {
     "StartsWith": pc.starts_with,
     "EndsWith": pc.ends_with,
     "Contains": pc.match_substring,
+    # The planner reads only the texts that an expression requires, which are the same for Java.
+    "RLike": pc.match_substring_regex,
 }
 
 
