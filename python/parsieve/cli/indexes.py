@@ -14,6 +14,7 @@ from parsieve.cli.tables import add_expose, add_table, open_of
 from parsieve.index.build.kinds import KINDS
 from parsieve.index.sizes import lookup_bytes, stored_bytes
 from parsieve.predicate.expressions.expression import index_name
+from parsieve.wording import count
 
 
 def add_commands(commands: Commands) -> None:
@@ -164,6 +165,7 @@ def _verify(options: argparse.Namespace) -> int:
             console.line(f"{problem['column']}\t{problem['part']}\t{problem['problem']}")
     if not problems:
         console.note(f"{options.file}: no problems found")
+        _note_uncovered(options, _uncovered(table))
     return 1 if problems else 0
 
 
@@ -178,11 +180,14 @@ def _kinds(table: ps.Table) -> dict[str, str]:
 
 def _stats(options: argparse.Namespace) -> int:
     table = open_of(options)
-    kinds, stats, sizes = _kinds(table), table.index_stats(), _sizes(table)
+    kinds, stats, sizes, uncovered = _kinds(table), table.index_stats(), _sizes(table), _uncovered(table)
     console: Console = options.console
     if console.as_json:
         fields = {name: dataclasses.asdict(column) for name, column in stats.items()}
-        console.json({name: {"kind": kind} | fields.get(name, {}) | sizes[name] for name, kind in kinds.items()})
+        counts = {name: {"files_not_covered": count} for name, count in uncovered.items()}
+        console.json(
+            {name: {"kind": kind} | fields.get(name, {}) | sizes[name] | counts[name] for name, kind in kinds.items()}
+        )
         return 0
     rows = []
     for name, kind in kinds.items():
@@ -190,7 +195,25 @@ def _stats(options: argparse.Namespace) -> int:
         rows.append(row | {"for lookups": size(sizes[name]["bytes_lookup"])} | _precision(stats.get(name)))
     names = ["column", "kind", "files", "keys", "rows", "on disk", "for lookups", "files read for a missing key"]
     console.table(names, rows, right=names[2:])
+    _note_uncovered(options, uncovered)
     return 0
+
+
+def _uncovered(table: ps.Table) -> dict[str, int]:
+    """Return for each indexed column how many files its index does not cover."""
+    view = table.opened.index.look()
+    slices = table.opened.lake.snapshot().slices
+    return {} if view is None else {index_name(path): missing for path, missing in view.uncovered(slices).items()}
+
+
+def _note_uncovered(options: argparse.Namespace, uncovered: dict[str, int]) -> None:
+    """Say how many files every plan has to keep until the index is updated."""
+    for name, missing in uncovered.items():
+        if missing:
+            options.console.note(
+                f"{options.file}: the index of {name} does not cover {count(missing, 'new or changed file')}; to bring "
+                f"it up to date, run: parsieve index update {in_shell(options.file)}"
+            )
 
 
 def _precision(stats: Any) -> dict[str, str]:

@@ -20,6 +20,7 @@ from parsieve.index.sieve.reader import Answer, ColumnReader
 from parsieve.index.text.reader import TextReader
 from parsieve.io.store.base import Store
 from parsieve.lake.base import ColumnPath, Location, Slice
+from parsieve.lake.slices import Slices, locations_and_tokens
 from parsieve.predicate.expressions.expression import Expression, index_name
 
 
@@ -114,6 +115,20 @@ class View:
         readers = [self.reader(column)] if column is not None else list(self._readers.values())
         tokens = {reader.bound.get(location) for reader in readers}
         return tokens.pop() if len(tokens) == 1 else None
+
+    def uncovered(self, slices: Slices) -> dict[ColumnPath, int]:
+        """Return for each indexed column how many slices it does not cover in their current version."""
+        locations, tokens = locations_and_tokens(slices)
+        readers: list[tuple[ColumnPath, ColumnReader | BloomReader]] = [*self._readers.items(), *self._blooms.items()]
+        readers += [(path, reader) for (path, _), reader in self._texts.items()]
+        counts: dict[ColumnPath, int] = {}
+        for path, reader in readers:
+            bound = reader.bound
+            missing = sum(
+                not token or bound.get(location) != token for location, token in zip(locations, tokens, strict=True)
+            )
+            counts[path] = max(missing, counts.get(path, 0))
+        return counts
 
     def lookup(self, column: str | Sequence[str], query: Query) -> set[Location]:
         """Return the covered locations that may match. Locations that the column does not cover must be kept too."""

@@ -86,6 +86,30 @@ def test_index_commands_need_an_index(folder: Path, capsys: Any) -> None:
     assert "no problems" in capsys.readouterr().err
 
 
+def test_index_commands_count_the_files_that_the_index_does_not_cover(folder: Path, capsys: Any) -> None:
+    assert main(["index", "build", str(folder), "id", "--kind", "sieve"]) == 0
+    assert main(["index", "build", str(folder), "id", "--kind", "bloom"]) == 0
+    capsys.readouterr()
+
+    def notes() -> str:
+        written = ""
+        for command in ("stats", "verify"):
+            assert main(["index", command, str(folder)]) == 0
+            written += capsys.readouterr().err
+        return written
+
+    assert "does not cover" not in notes()
+    pq.write_table(pa.table({"id": [1, 2]}), folder / "new-1.parquet")
+    pq.write_table(pa.table({"id": [3]}), folder / "new-2.parquet")
+    expected = f"does not cover 2 new or changed files; to bring it up to date, run: parsieve index update {folder}"
+    assert notes().count(expected) == 2
+    assert main(["index", "stats", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["id"]["files_not_covered"] == 2
+    assert main(["index", "update", str(folder)]) == 0
+    capsys.readouterr()
+    assert "does not cover" not in notes()
+
+
 @pytest.mark.parametrize("state", ["yesterday", "-1", "2026-13-45"])
 def test_invalid_states_are_rejected(tmp_path: Path, capsys: Any, state: str) -> None:
     deltalake = pytest.importorskip("deltalake")
