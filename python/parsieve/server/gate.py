@@ -31,7 +31,7 @@ class Gate:
         self.requests = requests
         self._limits = limits
         self._token = token
-        self.threads = ThreadPoolExecutor(limits.at_once, "parsieve-serve")
+        self.threads = ThreadPoolExecutor(limits.max_plans, "parsieve-serve")
         self._inside = 0
 
     def guard(self, work: Work) -> Callable[[Request], Awaitable[Response]]:
@@ -69,7 +69,7 @@ class Gate:
             return json_response(internal().body, status=500)
 
     async def _within_limits(self, answer: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
-        if self._inside >= self._limits.at_once + self._limits.waiting:
+        if self._inside >= self._limits.max_plans + self._limits.waiting:
             raise too_busy("too many requests are waiting; try again")
         self._inside += 1
         try:

@@ -12,7 +12,7 @@ class Limits:
     # Bytes of a request's body.
     body: int = 4 << 20
     # Requests that are answered at the same time, and that may wait for their turn.
-    at_once: int = 8
+    max_plans: int = 8
     waiting: int = 256
     # Seconds until a request is given up.
     seconds: float = 60.0

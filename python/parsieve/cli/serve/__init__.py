@@ -34,9 +34,9 @@ def add_command(commands: Commands) -> None:
         "--property", metavar="NAME=VALUE", action="append", default=[], help="a property of pyiceberg's catalog"
     )
     serve.add_argument(
-        "--most-body", metavar="SIZE", type=size_of, default=4 << 20, help="largest body of a request (default: 4MiB)"
+        "--max-body", metavar="SIZE", type=size_of, default=4 << 20, help="largest body of a request (default: 4MiB)"
     )
-    serve.add_argument("--at-once", metavar="N", type=int, default=8, help="most plans at the same time (default: 8)")
+    serve.add_argument("--max-plans", metavar="N", type=int, default=8, help="plans to make at the same time (default: 8)")
     serve.add_argument(
         "--timeout", metavar="SECONDS", type=float, default=60.0, help="time limit for a request (default: 60)"
     )
@@ -46,7 +46,7 @@ def _serve(options: argparse.Namespace) -> int:
     from parsieve.server.run import Listening, read_token, serve
     from parsieve.server.settings import Limits
 
-    limits = Limits(body=options.most_body, at_once=options.at_once, seconds=options.timeout)
+    limits = Limits(body=options.max_body, max_plans=options.max_plans, seconds=options.timeout)
     listening = Listening(options.host, options.port, options.tls_cert, options.tls_key, limits)
     token = None if options.token_file is None else read_token(options.token_file)
     properties = dict(_property(text) for text in options.property)
