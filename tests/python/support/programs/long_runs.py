@@ -8,7 +8,7 @@ test-under-load` append their runs too:
     python tests/python/support/programs/long_runs.py fuzz TARGET SECONDS LOG
     python tests/python/support/programs/long_runs.py tests --runs 5 --busy-loops 3
 
-With `--beside CHECKOUT`, the tests of another checkout of the same commit run at the same time. Both runs are recorded.
+With `--also CHECKOUT`, another checkout of the same commit runs its tests at the same time. Both runs are recorded.
 """
 
 from __future__ import annotations
@@ -129,9 +129,9 @@ def fuzz_progress(log: str, seconds: int) -> tuple[int, int]:
 
 
 def run_tests(runs: int, busy_loops: int, others: list[Path]) -> bool:
-    """Run `make test` several times beside processes that use all processor time. Return whether a run failed.
+    """Run `make test` several times under the load of busy loops. Return whether a run failed.
 
-    The tests of the checkouts `others` run at the same time as those of this checkout.
+    The checkouts in `others` run their tests at the same time.
     """
     command = f"make -j2 test, beside {busy_loops} busy loops"
     if others:
@@ -202,10 +202,10 @@ def main() -> int:
     tests = commands.add_parser("tests")
     tests.add_argument("--runs", type=int, default=5)
     tests.add_argument("--busy-loops", type=int, default=3)
-    tests.add_argument("--beside", type=Path, action="append", default=[], metavar="CHECKOUT")
+    tests.add_argument("--also", type=Path, action="append", default=[], metavar="CHECKOUT")
     options = parser.parse_args()
     if options.command == "tests":
-        return int(run_tests(options.runs, options.busy_loops, options.beside))
+        return int(run_tests(options.runs, options.busy_loops, options.also))
     if options.command == "soak":
         return int(soak(options.hours))
     record_fuzz(options.target, options.seconds, options.log.read_text(encoding="utf-8", errors="replace"))
