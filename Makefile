@@ -74,6 +74,21 @@ test-slow: develop .venv/stamp-test .venv-spark/stamp-spark ## the slow tests: a
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest -m slow tests/python/spark
 	$(BIN)/python tests/python/support/programs/fresh_files.py --times 200
 
+# The oldest releases that the Spark tests support. The jars are in tests/python/support/older_jars.py.
+OLDER := $(CURDIR)/.venv-older/bin/python
+
+.PHONY: test-matrix
+test-matrix: develop .venv-older/stamp ## the tests of Spark and of the table formats with older Spark, Hudi, Delta and Iceberg
+	PYTHONPATH=$(CURDIR)/python:$(CURDIR)/tests/python $(OLDER) -m pytest -p support.older_jars tests/python/spark tests/python/lake
+
+.venv-older/stamp: pyproject.toml requirements/constraints-spark.txt .venv/stamp-venv
+	$(PYTHON) -m venv --clear .venv-older
+	sed '/^py4j==/d; s/^pyspark==.*/pyspark==3.5.3/; s/^deltalake==.*/deltalake==1.5.0/' requirements/constraints-spark.txt \
+		>.venv-older/constraints.txt
+	$(OLDER) -m pip install --quiet 'pip>=25.1'
+	PIP_CONSTRAINT=.venv-older/constraints.txt $(OLDER) -m pip install --quiet --group spark
+	@touch $@
+
 # The last commit of version 0.1. Its package is unpacked in a folder of its own, and uses the libraries of .venv.
 OLD_COMMIT := cb5af13
 OLD := $(CURDIR)/.tools/parsieve-0.1
@@ -246,7 +261,7 @@ release-check: wheel ## install the wheel into empty environments of RELEASE_PYT
 
 .PHONY: clean
 clean: ## remove all build results, including .venv and .tools
-	rm -rf .venv .venv-spark .venv-spark4 .venv-recipes .tools target dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-spark .venv-spark4 .venv-recipes .venv-older .tools target dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f python/parsieve/_core.*.so python/parsieve/_core.*.pyd python/parsieve/_core.so python/parsieve/_core.pyd
 	find python tests examples benches -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
