@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.io.sources import local_path
 from parsieve.lake.iceberg.manifests import DataFiles, Deletes
 from parsieve.lake.iceberg.statistics import partition_reader
 from parsieve.lake.rows.columns import Find, Matching
@@ -18,6 +18,8 @@ from parsieve.lake.slices import PartitionColumn, Slices, repeated
 from parsieve.predicate.elements import FIELD_ID
 
 _NO_DELETES = Deletes()
+# What precedes the path in a local location.
+_FILE = re.compile("^file:(?://[^/]*)?(?=/)")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +148,7 @@ class IcebergSlices(Slices):
         is_local = pc.starts_with(paths, "file:")
         if not pc.any(is_local).as_py():
             return paths
-        local = pa.array(map(local_path, paths.filter(is_local).to_pylist()), pa.string())
+        local = pa.array(map(address_of, paths.filter(is_local).to_pylist()), pa.string())
         return pc.replace_with_mask(paths, is_local, local)
 
     @property
@@ -192,6 +194,14 @@ class IcebergSlices(Slices):
     def select(self, numbers: pa.Array) -> Slices:
         """Return the slices at some positions."""
         return IcebergSlices(self._table, self.files.take(numbers), self._partitions)
+
+
+def address_of(location: str) -> str:
+    """Return the path of a local location, or the location itself.
+
+    Locations are not URIs: a percent sign in them is part of a name. Writers use it to escape partition values.
+    """
+    return _FILE.sub("", location)
 
 
 def _all_true(count: int) -> pa.BooleanArray:
