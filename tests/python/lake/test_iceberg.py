@@ -256,6 +256,22 @@ def test_columns_of_files_without_ids_are_found_by_the_name_mapping(catalog: Sql
         list(bare.read_keys(bare.snapshot().slices[0], [("b",)]))
 
 
+@pytest.mark.parametrize("by_folder", [True, False])
+def test_a_changed_name_mapping_applies_to_the_next_plan(catalog: SqlCatalog, tmp_path: Path, by_folder: bool) -> None:
+    rows = pa.table({"a": [1, 2], "b": [3, 4]})
+    pq.write_table(rows, tmp_path / "plain.parquet")
+    table = catalog.create_table("n.t", rows.schema)
+    table.add_files([(tmp_path / "plain.parquet").as_uri()])
+    planned = ps.open_table(table.location() if by_folder else table)
+    assert planned.plan().to_arrow()["a"].to_pylist() == [1, 2]
+    first = planned.opened.snapshot().slices
+    assert planned.opened.snapshot().slices is first
+    swapped = [{"field-id": 1, "names": ["b"]}, {"field-id": 2, "names": ["a"]}]
+    with table.transaction() as transaction:
+        transaction.set_properties({"schema.name-mapping.default": json.dumps(swapped)})
+    assert planned.plan().to_arrow()["a"].to_pylist() == [3, 4]
+
+
 def test_bounds_of_each_type_are_decoded_safely() -> None:
     def both(data: bytes, kind: pa.DataType) -> tuple[Any, Any]:
         return _decoded(data, kind, False), _decoded(data, kind, True)

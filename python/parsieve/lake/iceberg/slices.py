@@ -38,8 +38,12 @@ class IcebergFile:
 class TableState:
     """The properties that all slices of a snapshot share."""
 
-    def __init__(self, table: Any, iceberg_schema: Any, schema: pa.Schema, find: Callable[..., Find]) -> None:
+    def __init__(
+        self, table: Any, iceberg_schema: Any, schema: pa.Schema, find: Callable[..., Find], reading: Any = None
+    ) -> None:
         self.io = table.io
+        # What decides how the same files are read, if two states have equal schemas.
+        self.reading = reading
         self.schema = schema
         self.location = table.location().rstrip("/") + "/"
         self.specs = table.metadata.specs()
@@ -190,6 +194,12 @@ class IcebergSlices(Slices):
             schema=self._table.schema,
             matching=partition.matching,
         )
+
+    def same_rows(self, other: Slices) -> bool:
+        """Return whether both have the same locations and live rows, and read them in the same way."""
+        if isinstance(other, IcebergSlices) and self._table.reading != other._table.reading:
+            return False
+        return super().same_rows(other)
 
     def select(self, numbers: pa.Array) -> Slices:
         """Return the slices at some positions."""

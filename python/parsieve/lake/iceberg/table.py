@@ -120,7 +120,8 @@ class Iceberg(Adapter):
             return last[2]
         files = data_files(table, current)
         names = {} if mapping is None else _names_by_id(mapping.root)
-        slices = IcebergSlices(TableState(table, iceberg_schema, schema, partial(_find, names)), files)
+        state = TableState(table, iceberg_schema, schema, partial(_find, names), (names, io))
+        slices = IcebergSlices(state, files)
         instant = current.sequence_number or current.timestamp_ms
 
         def statistics(column: ColumnPath) -> Statistics | None:
