@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 from parsieve.errors import ColumnNotFoundError
 from parsieve.predicate.builder import column_in, distinct, format_value, is_text, out_of_type_leaf, scalar_value
 from parsieve.predicate.column_names import ColumnNames
-from parsieve.predicate.expr import Always, And, Column, Computed, Expr, Not, Or, all_of, any_of, columns, value_type
+from parsieve.predicate.expr import Always, And, Column, Computed, Expr, Not, Or, all_of, any_of, value_type
 from parsieve.predicate.expressions.expression import Expression, parse_expression
 from parsieve.predicate.literals import NearestValues, Value, nearest_values
 from parsieve.predicate.messages import NotUnderstoodError
+from parsieve.predicate.rebind import rebound
 from parsieve.predicate.times.numpy_times import has_multiple_steps
 from parsieve.predicate.times.temporal import zone_named
 
@@ -25,7 +26,7 @@ Params = Sequence[Any] | Mapping[str, Any]
 def parse(where: Any, schema: pa.Schema, timezone: str | None = None, params: Params | None = None) -> Expr:
     """Parse SQL text, a pyarrow Expression, tuples in DNF, a Polars expression, or None for every row.
 
-    A predicate that is already in typed form is returned unchanged.
+    A predicate that is already in typed form is about the columns that have its names in `schema`.
 
     Args:
         where: The predicate.
@@ -79,13 +80,7 @@ def _parse(where: Any, schema: pa.Schema, timezone: str | None, params: Params |
     if where is None:
         return Always(True)
     if isinstance(where, Expr):
-        for column in columns(where):
-            in_schema = ColumnNames(schema).find(column.path, exact=True)
-            if in_schema.value_type != column.value_type:
-                raise TypeError(
-                    f"column {column} is of type {in_schema.type}, but the predicate was made for {column.type}"
-                )
-        return where
+        return rebound(where, schema)
     if isinstance(where, str):
         from parsieve.predicate.read.sql import parse_sql
 

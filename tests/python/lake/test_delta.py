@@ -332,6 +332,40 @@ def test_mapped_columns_are_found_by_physical_name_or_id(tmp_path: Path, mode: s
     assert before.slices[0].token == after.slices[0].token
 
 
+def test_columns_mapped_by_id_may_have_any_names_in_a_file(tmp_path: Path) -> None:
+    """A table that was converted from Iceberg has files that were written before columns were renamed."""
+
+    def column(name: str, number: int, kind: Any = "long") -> dict[str, Any]:
+        mapping = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": name}
+        return {"name": name, "type": kind, "nullable": True, "metadata": mapping}
+
+    # The names of two columns changed places, also those of two fields and of two lists.
+    numbers = {"b": 1, "a": 2, "s": 3, "y": 4, "x": 5, "m": 6, "l": 7}
+    fields = {name: {"PARQUET:field_id": str(number)} for name, number in numbers.items()}
+    inner = pa.struct([pa.field(name, pa.int64(), metadata=fields[name]) for name in ("y", "x")])
+    kinds = {"b": pa.int64(), "a": pa.int64(), "s": inner, "m": pa.list_(pa.int64()), "l": pa.list_(pa.int64())}
+    rows = pa.table(
+        [[1, 2], [100, 200], [{"y": 1, "x": 100}, {"y": 2, "x": 200}], [[1], [2]], [[100], [200]]],
+        schema=pa.schema([pa.field(name, kind, metadata=fields[name]) for name, kind in kinds.items()]),
+    )
+    pq.write_table(rows, tmp_path / "f.parquet", row_group_size=1)
+    element = {"type": "array", "elementType": "long", "containsNull": True}
+    nested = {"type": "struct", "fields": [column("x", 4), column("y", 5)]}
+    columns = [column("a", 1), column("b", 2), column("s", 3, nested), column("l", 6, element), column("m", 7, element)]
+    meta: dict[str, Any] = {"id": "x", "format": {"provider": "parquet", "options": {}}, "createdTime": 0}
+    meta |= {"schemaString": json.dumps({"type": "struct", "fields": columns}), "partitionColumns": []}
+    meta["configuration"] = {"delta.columnMapping.mode": "id"}
+    add = {"path": "f.parquet", "partitionValues": {}, "size": (tmp_path / "f.parquet").stat().st_size}
+    add |= {"modificationTime": 0, "dataChange": True}
+    (tmp_path / "_delta_log").mkdir()
+    commit(tmp_path, {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}, {"metaData": meta}, {"add": add})
+    table = ps.open_table(tmp_path)
+    for condition in ("a = 1", "b = 100", "s.x = 1", "s.y = 100", "list_contains(l, 1)", "list_contains(m, 100)"):
+        for row_groups in (None, True, False):
+            assert table.plan(condition, row_groups=row_groups).to_arrow()["a"].to_pylist() == [1], condition
+    assert table.plan("s.x = 2", row_groups=True).row_groups == {str(tmp_path / "f.parquet"): [1]}
+
+
 def test_versions_are_found_by_number_and_time(tmp_path: Path) -> None:
     for value in range(3):
         write_deltalake(str(tmp_path), pa.table({"a": [value]}), mode="append")

@@ -30,12 +30,13 @@ from pyiceberg.manifest import (
     write_manifest_list,
 )
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
-from pyiceberg.types import DecimalType, DoubleType, LongType, StringType
+from pyiceberg.types import DecimalType, DoubleType, ListType, LongType, StringType
 from support.models.lake_truth import check_snapshot, check_tokens, path_in_base
 
 import parsieve as ps
 from parsieve.lake import open_lake
 from parsieve.lake.iceberg.statistics import _decoded
+from parsieve.predicate import parse
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore:Delete:UserWarning"
@@ -211,6 +212,30 @@ def test_columns_are_found_by_id_not_by_name(catalog: SqlCatalog) -> None:
     assert sorted(rows_read["c"].to_pylist()) == [10, 20]
 
 
+def test_a_predicate_from_an_older_schema_is_about_the_column_that_has_the_name_now(catalog: SqlCatalog) -> None:
+    rows = pa.table({"a": [1, 2], "b": [1, 2], "tags": [["x"], ["y"]]})
+    table = catalog.create_table("n.t", rows.schema)
+    table.append(rows)
+    conditions = ("a IS NULL", "a = 1 OR b = 2", "tags IS NULL OR list_contains(tags, 'z')", "lower(s) = 'x' OR b = 2")
+    with table.update_schema() as update:
+        update.add_column("s", StringType())
+    without_ids = pa.schema({"a": pa.int64(), "b": pa.int64(), "tags": pa.list_(pa.string()), "s": pa.string()})
+    older = [parse(text, schema) for text in conditions for schema in (open_lake(table).snapshot().schema, without_ids)]
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("a").delete_column("tags").delete_column("s")
+    with table.update_schema() as update:
+        update.add_column("a", LongType())
+        update.add_column("tags", ListType(99, StringType(), element_required=False))
+        update.add_column("s", StringType())
+    planned = ps.open_table(table)
+    for number, predicate in enumerate(older):
+        expected = planned.plan(conditions[number // 2], row_groups=True)
+        plan = planned.plan(predicate, row_groups=True)
+        assert plan.files == expected.files
+        assert plan.to_arrow().to_pylist() == expected.to_arrow().to_pylist()
+    assert planned.plan(older[0], row_groups=True).to_arrow().num_rows == 2
+
+
 def test_columns_of_files_without_ids_are_found_by_the_name_mapping(catalog: SqlCatalog, tmp_path: Path) -> None:
     rows = pa.table({"a": [1, 2], "s": [{"x": 1}, None]})
     pq.write_table(rows, tmp_path / "plain.parquet")
@@ -229,6 +254,22 @@ def test_columns_of_files_without_ids_are_found_by_the_name_mapping(catalog: Sql
     bare = open_lake(table)
     with pytest.raises(ps.UnsupportedError, match="no field ids"):
         list(bare.read_keys(bare.snapshot().slices[0], [("b",)]))
+
+
+@pytest.mark.parametrize("by_folder", [True, False])
+def test_a_changed_name_mapping_applies_to_the_next_plan(catalog: SqlCatalog, tmp_path: Path, by_folder: bool) -> None:
+    rows = pa.table({"a": [1, 2], "b": [3, 4]})
+    pq.write_table(rows, tmp_path / "plain.parquet")
+    table = catalog.create_table("n.t", rows.schema)
+    table.add_files([(tmp_path / "plain.parquet").as_uri()])
+    planned = ps.open_table(table.location() if by_folder else table)
+    assert planned.plan().to_arrow()["a"].to_pylist() == [1, 2]
+    first = planned.opened.snapshot().slices
+    assert planned.opened.snapshot().slices is first
+    swapped = [{"field-id": 1, "names": ["b"]}, {"field-id": 2, "names": ["a"]}]
+    with table.transaction() as transaction:
+        transaction.set_properties({"schema.name-mapping.default": json.dumps(swapped)})
+    assert planned.plan().to_arrow()["a"].to_pylist() == [3, 4]
 
 
 def test_bounds_of_each_type_are_decoded_safely() -> None:
@@ -301,11 +342,11 @@ def test_snapshots_are_found_by_id_time_and_tag(catalog: SqlCatalog) -> None:
     between = now_in_its_own_millisecond()
     table.append(rows)
     first, second = table.metadata.snapshots
-    table.manage_snapshots().create_tag(first.snapshot_id, "old").commit()
+    table.manage_snapshots().create_tag(first.snapshot_id, "old").create_tag(first.snapshot_id, "2026").commit()
     lake = open_lake(table)
     assert lake.snapshot().id == second.snapshot_id
     assert lake.snapshot(between).id == lake.snapshot("old").id == first.snapshot_id
-    assert lake.snapshot(str(first.snapshot_id)).id == first.snapshot_id
+    assert lake.snapshot(str(first.snapshot_id)).id == lake.snapshot("2026").id == first.snapshot_id
     assert lake.snapshot(first.snapshot_id).instant < lake.snapshot().instant
     for unknown in (start, 17, "nothing"):
         with pytest.raises(ValueError, match="no snapshot"):

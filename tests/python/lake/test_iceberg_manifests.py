@@ -12,7 +12,6 @@ from pyiceberg.catalog.sql import SqlCatalog
 from support.models.lake_truth import check_columns
 
 import parsieve as ps
-from parsieve.io.sources import local_path
 from parsieve.lake import open_lake
 from parsieve.lake.iceberg.statistics import _array, _decoded
 
@@ -94,7 +93,7 @@ def test_columns_of_manifests_equal_the_files_that_pyiceberg_plans(catalog: SqlC
     table.delete("a = 11")
     snapshot = open_lake(table).snapshot()
     check_columns(snapshot)
-    planned = {local_path(str(task.file.file_path)): task.file for task in table.scan().plan_files()}
+    planned = {str(task.file.file_path).removeprefix("file://"): task.file for task in table.scan().plan_files()}
     slices = snapshot.slices
     assert sorted(planned) == sorted(slices.path.to_pylist())
     for number, data_slice in enumerate(slices):
@@ -115,3 +114,19 @@ def test_columns_of_manifests_equal_the_files_that_pyiceberg_plans(catalog: SqlC
                 assert array[number].as_py() == expected
             assert statistics.null_count[number].as_py() == (file.null_value_counts or {}).get(at)
             assert statistics.value_count[number].as_py() == (file.value_counts or {}).get(at)
+
+
+def test_percent_signs_in_paths_are_part_of_the_names(catalog: SqlCatalog, tmp_path: Path) -> None:
+    """Writers escape partition values in the names of folders, and do not escape these names once more."""
+    schema = pa.schema([("a", pa.int64()), ("p", pa.string())])
+    location = f"file://{tmp_path}/house%20of%2Ftables"
+    table = catalog.create_table("n.escaped", schema, location=location)
+    with table.update_spec() as spec:
+        spec.add_identity("p")
+    table.append(pa.Table.from_pylist([{"a": 1, "p": "a/b"}, {"a": 2, "p": "c%20d"}, {"a": 3, "p": "plain"}], schema))
+    planned = ps.open_table(table)
+    assert planned.uri == location.removeprefix("file://")
+    assert all(Path(path).exists() for path in planned.plan("a > 0").files)
+    planned.build_index("a", kind="sieve")
+    assert sorted(path.name for path in Path(planned.uri).iterdir()) == ["_parsieve", "data", "metadata"]
+    assert planned.plan("a = 2").to_duckdb().fetchall() == [(2, "c%20d")]

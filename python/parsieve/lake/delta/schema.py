@@ -16,6 +16,7 @@ import pyarrow.types as pt
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.rows.columns import (
     BY_NAME,
+    FOUND_BY_ID,
     PHYSICAL_NAME,
     Find,
     Matching,
@@ -46,14 +47,19 @@ def schema_of(metadata: Mapping[str, Any]) -> pa.Schema:
     """Return the table's columns, with physical names and widened types in the fields' metadata."""
     try:
         fields = json.loads(metadata["schemaString"])["fields"]
-        return pa.schema([_field(field) for field in fields])
+        return pa.schema([_field(field, mapping_mode(metadata)) for field in fields])
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, UnsupportedError):
             raise
         raise FormatError(f"the schema in Delta's log violates the protocol: {error!r}") from error
 
 
-def _field(definition: Mapping[str, Any]) -> pa.Field:
+def mapping_mode(metadata: Mapping[str, Any]) -> str:
+    """Return the table's mode of column mapping."""
+    return str(dict(metadata.get("configuration") or {}).get("delta.columnMapping.mode", "none"))
+
+
+def _field(definition: Mapping[str, Any], mode: str) -> pa.Field:
     metadata, field_metadata = definition.get("metadata") or {}, {}
     if "delta.columnMapping.physicalName" in metadata:
         field_metadata[PHYSICAL_NAME] = str(metadata["delta.columnMapping.physicalName"])
@@ -61,21 +67,23 @@ def _field(definition: Mapping[str, Any]) -> pa.Field:
         field_metadata[FIELD_ID] = str(metadata["delta.columnMapping.id"])
     if "delta.typeChanges" in metadata:
         field_metadata[WIDENED] = "yes"
-    return pa.field(definition["name"], _type(definition["type"]), metadata=field_metadata or None)
+    if mode == "id":
+        field_metadata[FOUND_BY_ID] = "yes"
+    return pa.field(definition["name"], _type(definition["type"], mode), metadata=field_metadata or None)
 
 
-def _type(definition: Any) -> pa.DataType:
+def _type(definition: Any, mode: str) -> pa.DataType:
     if isinstance(definition, str):
         if definition in _TYPES:
             return _TYPES[definition]
         if match := _DECIMAL.fullmatch(definition):
             return pa.decimal128(int(match[1]), int(match[2]))
     elif definition["type"] == "struct":
-        return pa.struct([_field(field) for field in definition["fields"]])
+        return pa.struct([_field(field, mode) for field in definition["fields"]])
     elif definition["type"] == "array":
-        return pa.list_(pa.field("element", _type(definition["elementType"])))
+        return pa.list_(pa.field("element", _type(definition["elementType"], mode)))
     elif definition["type"] == "map":
-        return pa.map_(_type(definition["keyType"]), _type(definition["valueType"]))
+        return pa.map_(_type(definition["keyType"], mode), _type(definition["valueType"], mode))
     name = definition if isinstance(definition, str) else definition["type"]
     raise UnsupportedError(f"columns of Delta's type {name} are not supported")
 

@@ -15,7 +15,7 @@ from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot, Statistics, utc
 from parsieve.lake.delta.files import unquoted
 from parsieve.lake.delta.log import LogState, commit_token, latest_version, state_at
-from parsieve.lake.delta.schema import matching_of, schema_of, unpack, vector_path
+from parsieve.lake.delta.schema import mapping_mode, matching_of, schema_of, unpack, vector_path
 from parsieve.lake.delta.slices import DeltaFile, DeltaSlices, TableState, place_of
 from parsieve.lake.delta.statistics import statistics_of
 from parsieve.lake.rows import deletion_vectors
@@ -134,8 +134,7 @@ class Delta(Adapter):
         return version
 
     def _snapshot(self, state: LogState, schema: pa.Schema) -> Snapshot:
-        configuration = state.metadata.get("configuration") or {}
-        matching = matching_of(dict(configuration).get("delta.columnMapping.mode", "none"))
+        matching = matching_of(mapping_mode(state.metadata))
         fields = {field.name: field for field in schema}
         try:
             partitions = [fields[name] for name in state.metadata["partitionColumns"]]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import struct
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
@@ -20,8 +22,10 @@ if TYPE_CHECKING:
 
 _COUNTS = pa.map_(pa.int32(), pa.int64())
 _BOUNDS = pa.map_(pa.int32(), pa.binary())
-# The ID of a partition's spec, and the partition's values.
+# The ID of a partition's spec, and the partition's values as keys of dictionaries.
 Partition = tuple[int, tuple[Any, ...]]
+# The field ID of the paths in files of position deletes.
+_DELETED_PATH = 2147483546
 # The columns of data files.
 _SCHEMA = pa.schema(
     {
@@ -49,8 +53,9 @@ class DeleteFile:
     file: Any
     kind: str
     sequence: int
-    # Since format version 3: the data file of the deletes, and their position in a Puffin file.
+    # The data file of the deletes, if it is known to be the only one.
     referenced: str | None
+    # Since format version 3: the position of the deletes in a Puffin file.
     offset: int | None
     length: int | None
 
@@ -125,7 +130,15 @@ def data_files(table: Any, snapshot: Any) -> DataFiles:
         batches.append(columns)
     files = DataFiles(_one_batch(batches), partitions, {})
     deletes = [entry for manifest in parsed for entry in manifest.deletes]
-    return DataFiles(files.columns, partitions, _match_deletes(files, deletes)) if deletes else files
+    if not deletes:
+        return files
+    unpartitioned = {number for number, spec in table.metadata.specs().items() if _is_unpartitioned(spec)}
+    return DataFiles(files.columns, partitions, _match_deletes(files, deletes, unpartitioned))
+
+
+def _is_unpartitioned(spec: Any) -> bool:
+    """Return whether a spec has no partition fields. In format version 1, dropped fields become void."""
+    return all(str(field.transform) == "void" for field in spec.fields)
 
 
 def _one_batch(batches: Sequence[Sequence[pa.Array]]) -> pa.RecordBatch:
@@ -134,7 +147,7 @@ def _one_batch(batches: Sequence[Sequence[pa.Array]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.concat_arrays(parts) for parts in zip(*batches, strict=True)], schema=_SCHEMA)
 
 
-def _match_deletes(files: DataFiles, entries: list[DeleteFile]) -> dict[int, Deletes]:
+def _match_deletes(files: DataFiles, entries: list[DeleteFile], unpartitioned: Collection[int]) -> dict[int, Deletes]:
     """Return the deletes of each data file with deletes, by the file's position."""
     vectors: dict[str, list[DeleteFile]] = {}
     by_path: dict[str, list[DeleteFile]] = {}
@@ -143,7 +156,8 @@ def _match_deletes(files: DataFiles, entries: list[DeleteFile]) -> dict[int, Del
     for entry in entries:
         if entry.kind == "EQUALITY_DELETES":
             # Equality deletes without a partition apply to all files.
-            equality.setdefault(_partition(entry.file) if _values(entry.file.partition) else None, []).append(entry)
+            is_global = (entry.file.spec_id or 0) in unpartitioned
+            equality.setdefault(None if is_global else _partition(entry.file), []).append(entry)
         elif entry.offset is not None:
             vectors.setdefault(str(entry.referenced), []).append(entry)
         elif entry.referenced is not None:
@@ -175,7 +189,14 @@ def _match_deletes(files: DataFiles, entries: list[DeleteFile]) -> dict[int, Del
 
 
 def _values(record: Any) -> tuple[Any, ...]:
-    return tuple(record[number] for number in range(len(record)))
+    return tuple(map(_key, (record[number] for number in range(len(record)))))
+
+
+def _key(value: Any) -> Any:
+    """Return a value that is equal for the same partition value, also for NaN. The two zeros are two partitions."""
+    if not isinstance(value, float):
+        return value
+    return "NaN" if math.isnan(value) else struct.pack("<d", value)
 
 
 def _partition(file: Any) -> Partition:
@@ -289,7 +310,13 @@ def _deletes(file: AvroFile[Any], manifest: Any) -> Iterator[DeleteFile]:
             raise UnsupportedError(f"{data_file.file_path} is a file of kind {kind}, which is not supported")
         sequence = manifest.sequence_number or 0 if entry.sequence_number is None else entry.sequence_number
         referenced, offset, length = (data_file[place] for place in _places())
-        yield DeleteFile(data_file, kind, sequence, referenced, offset, length)
+        yield DeleteFile(data_file, kind, sequence, referenced or _only_path(data_file), offset, length)
+
+
+def _only_path(file: Any) -> str | None:
+    """Return the path in a file of position deletes whose bounds show that all paths are the same."""
+    lower, upper = ((bounds or {}).get(_DELETED_PATH) for bounds in (file.lower_bounds, file.upper_bounds))
+    return None if lower is None or lower != upper else bytes(lower).decode(errors="replace")
 
 
 def _opened(io: Any, manifest: Any) -> AvroFile[Any]:

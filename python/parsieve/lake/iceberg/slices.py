@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.io.sources import local_path
 from parsieve.lake.iceberg.manifests import DataFiles, Deletes
 from parsieve.lake.iceberg.statistics import partition_reader
 from parsieve.lake.rows.columns import Find, Matching
@@ -18,6 +18,8 @@ from parsieve.lake.slices import PartitionColumn, Slices, repeated
 from parsieve.predicate.elements import FIELD_ID
 
 _NO_DELETES = Deletes()
+# What precedes the path in a local location.
+_FILE = re.compile("^file:(?://[^/]*)?(?=/)")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,8 +38,12 @@ class IcebergFile:
 class TableState:
     """The properties that all slices of a snapshot share."""
 
-    def __init__(self, table: Any, iceberg_schema: Any, schema: pa.Schema, find: Callable[..., Find]) -> None:
+    def __init__(
+        self, table: Any, iceberg_schema: Any, schema: pa.Schema, find: Callable[..., Find], reading: Any = None
+    ) -> None:
         self.io = table.io
+        # What decides how the same files are read, if two states have equal schemas.
+        self.reading = reading
         self.schema = schema
         self.location = table.location().rstrip("/") + "/"
         self.specs = table.metadata.specs()
@@ -146,7 +152,7 @@ class IcebergSlices(Slices):
         is_local = pc.starts_with(paths, "file:")
         if not pc.any(is_local).as_py():
             return paths
-        local = pa.array(map(local_path, paths.filter(is_local).to_pylist()), pa.string())
+        local = pa.array(map(address_of, paths.filter(is_local).to_pylist()), pa.string())
         return pc.replace_with_mask(paths, is_local, local)
 
     @property
@@ -189,9 +195,23 @@ class IcebergSlices(Slices):
             matching=partition.matching,
         )
 
+    def same_rows(self, other: Slices) -> bool:
+        """Return whether both have the same locations and live rows, and read them in the same way."""
+        if isinstance(other, IcebergSlices) and self._table.reading != other._table.reading:
+            return False
+        return super().same_rows(other)
+
     def select(self, numbers: pa.Array) -> Slices:
         """Return the slices at some positions."""
         return IcebergSlices(self._table, self.files.take(numbers), self._partitions)
+
+
+def address_of(location: str) -> str:
+    """Return the path of a local location, or the location itself.
+
+    Locations are not URIs: a percent sign in them is part of a name. Writers use it to escape partition values.
+    """
+    return _FILE.sub("", location)
 
 
 def _all_true(count: int) -> pa.BooleanArray:

@@ -13,10 +13,9 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from parsieve._core import UnsupportedError
-from parsieve.io.sources import local_path
 from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot, Statistics, utc
 from parsieve.lake.iceberg.manifests import DeleteFile, data_files
-from parsieve.lake.iceberg.slices import IcebergFile, IcebergSlices, TableState
+from parsieve.lake.iceberg.slices import IcebergFile, IcebergSlices, TableState, address_of
 from parsieve.lake.iceberg.statistics import statistics_of
 from parsieve.lake.rows import deletion_vectors
 from parsieve.lake.rows.adapter import Adapter
@@ -56,7 +55,7 @@ class Iceberg(Adapter):
         self._given = source if hasattr(source, "metadata") and hasattr(source, "io") else None
         self._source = source
         table = self._table()
-        self.uri = _address(table.location().rstrip("/"))
+        self.uri = address_of(table.location().rstrip("/"))
 
     def _table(self) -> Any:
         if self._given is not None:
@@ -121,7 +120,8 @@ class Iceberg(Adapter):
             return last[2]
         files = data_files(table, current)
         names = {} if mapping is None else _names_by_id(mapping.root)
-        slices = IcebergSlices(TableState(table, iceberg_schema, schema, partial(_find, names)), files)
+        state = TableState(table, iceberg_schema, schema, partial(_find, names), (names, io))
+        slices = IcebergSlices(state, files)
         instant = current.sequence_number or current.timestamp_ms
 
         def statistics(column: ColumnPath) -> Statistics | None:
@@ -193,10 +193,13 @@ class Iceberg(Adapter):
 
 
 def _snapshot_at(table: Any, as_of: AsOf) -> Any:
-    if isinstance(as_of, str) and not as_of.isdigit():
+    if isinstance(as_of, str):
+        # The name of a tag may consist of digits.
         snapshot = table.snapshot_by_name(as_of)
-    elif isinstance(as_of, (str, int)):
-        snapshot = table.snapshot_by_id(int(as_of))
+        if snapshot is None and as_of.isdecimal():
+            snapshot = table.snapshot_by_id(int(as_of))
+    elif isinstance(as_of, int):
+        snapshot = table.snapshot_by_id(as_of)
     else:
         snapshot = table.snapshot_as_of_timestamp(int(utc(as_of).timestamp() * 1000))
     if snapshot is None:
@@ -231,10 +234,6 @@ def _newest_metadata(storage: Storage) -> str:
             "contains the current one; pass the metadata file, or pyiceberg's Table"
         )
     return numbered[number][0]
-
-
-def _address(location: str) -> str:
-    return local_path(location) if location.startswith("file:") else location
 
 
 def _place(io: Any, path: str) -> tuple[Any, str] | None:

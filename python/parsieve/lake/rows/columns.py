@@ -20,7 +20,8 @@ from parsieve.predicate.expressions.expression import computed
 
 # The metadata key for the name of a column in Delta's files, which may differ from its name in the table.
 PHYSICAL_NAME = b"delta.columnMapping.physicalName"
-
+# The metadata key of a column that has a physical name, but that is found in Delta's files by its field ID.
+FOUND_BY_ID = b"parsieve.foundById"
 
 Find = Callable[[pa.Field], int | None]
 

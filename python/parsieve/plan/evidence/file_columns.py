@@ -8,7 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from parsieve._core import FileReader
-from parsieve.lake.rows.columns import PHYSICAL_NAME
+from parsieve.lake.rows.columns import FOUND_BY_ID, PHYSICAL_NAME
 from parsieve.lake.rows.fields import fields_at
 from parsieve.predicate.expr import ELEMENT, KEY, VALUE, Column
 
@@ -24,7 +24,8 @@ class WantedLeaf:
         fields = fields_at(schema, column.path)
         physical = [(field.metadata or {}).get(PHYSICAL_NAME) for field in fields]
         self.key: LeafKey = (column.path, column.field_id, tuple(physical))
-        self.is_mapped = any(name is not None for name in physical)
+        is_found_by_id = any(FOUND_BY_ID in (field.metadata or {}) for field in fields)
+        self.is_mapped = not is_found_by_id and any(name is not None for name in physical)
         # The column's path in the files. The last part of a repeated column is not its name there.
         self.path = tuple(
             field.name if name is None else name.decode() for field, name in zip(fields, physical, strict=True)
