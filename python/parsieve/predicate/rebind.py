@@ -19,37 +19,37 @@ def rebound(expr: Expr, schema: pa.Schema) -> Expr:
     since then, a column was dropped, and another one got its name.
     """
     names = ColumnNames(schema)
-    found: dict[Column, Column] = {}
+    replacements: dict[Column, Column] = {}
     for column in columns(expr):
         in_schema = names.find(column.path, exact=True)
         if in_schema.value_type != column.value_type:
             raise TypeError(
                 f"column {column} is of type {in_schema.type}, but the predicate was made for {column.type}"
             )
-        found[column] = in_schema
-    if all(column.field_id == in_schema.field_id for column, in_schema in found.items()):
+        replacements[column] = in_schema
+    if all(column.field_id == in_schema.field_id for column, in_schema in replacements.items()):
         return expr
-    return _replaced(expr, found)
+    return _replaced(expr, replacements)
 
 
-def _replaced(expr: Expr, found: Mapping[Column, Column]) -> Expr:
+def _replaced(expr: Expr, replacements: Mapping[Column, Column]) -> Expr:
     match expr:
         case And(parts) | Or(parts):
-            return replace(expr, parts=tuple(_replaced(part, found) for part in parts))
+            return replace(expr, parts=tuple(_replaced(part, replacements) for part in parts))
         case Not(part):
-            return Not(_replaced(part, found))
+            return Not(_replaced(part, replacements))
         case AnyElement(column, condition, key):
             inside = columns(condition if key is None else And((key, condition)))
-            elements = {element: _element(found[column], element) for element in inside}
+            elements = {element: _element(replacements[column], element) for element in inside}
             new_key = None if key is None else _replaced(key, elements)
-            return AnyElement(found[column], _replaced(condition, elements), new_key)
+            return AnyElement(replacements[column], _replaced(condition, elements), new_key)
         case Computed(column, condition, expression):
-            same = replace(expression, columns=tuple(found[argument] for argument in expression.columns))
+            same = replace(expression, columns=tuple(replacements[argument] for argument in expression.columns))
             values = dict.fromkeys(columns(condition), same.value)
-            return Computed(found[column], _replaced(condition, values), same)
+            return Computed(replacements[column], _replaced(condition, values), same)
         case Always() | Unknown():
             return expr
-    return replace(expr, column=found[expr.column])
+    return replace(expr, column=replacements[expr.column])
 
 
 def _element(container: Column, element: Column) -> Column:

@@ -456,7 +456,7 @@ def test_a_clone_reads_files_of_another_folder(tmp_path: Path, folder: str) -> N
 @pytest.mark.parametrize("remote", [False, True])
 def test_a_clone_reads_deleted_rows_of_another_folder(tmp_path: Path, folder: str, remote: bool) -> None:
     write_table_with_vectors(tmp_path / "t", 8)
-    first, second = add_actions(tmp_path / "t")
+    _, second = add_actions(tmp_path / "t")
     vector = write_vector(tmp_path / "t", [1, 3])
     binary = next((tmp_path / "t" / "ab").iterdir())
     for file in (tmp_path / "t" / second["path"], binary):
@@ -481,8 +481,7 @@ def test_a_clone_reads_deleted_rows_of_another_folder(tmp_path: Path, folder: st
     rows = lake.read(snapshot, snapshot.slices).read_all()
     # The second and the fourth row of one partition are deleted.
     assert sorted(rows["id"].to_pylist()) in ([0, 1, 3, 4, 5, 7], [0, 1, 2, 4, 5, 6])
-    [outside] = [data_slice.path for data_slice in snapshot.slices if tmp_path.name + "/t/" not in data_slice.path]
-    assert f"/{folder}/" in outside
+    assert [f"/{folder}/" in str(data_slice.path) for data_slice in snapshot.slices].count(True) == 1
 
 
 @pytest.mark.parametrize("key", ["a b/c", "day=x%2Fy/c", "a?b#c", "ü"])

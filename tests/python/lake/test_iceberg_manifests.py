@@ -1,4 +1,4 @@
-"""The files of Iceberg tables as columns: the same as those that pyiceberg plans, and up to date after each commit."""
+"""The files of Iceberg tables as columns: the same files as in plans of pyiceberg, and up to date after each commit."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def add_command(commands: Commands) -> None:
     serve.add_argument(
         "--max-body", metavar="SIZE", type=size_of, default=4 << 20, help="largest body of a request (default: 4MiB)"
     )
-    serve.add_argument("--max-plans", metavar="N", type=int, default=8, help="plans to make at the same time (default: 8)")
+    serve.add_argument("--max-plans", metavar="N", type=int, default=8, help="plans made at the same time (default: 8)")
     serve.add_argument(
         "--timeout", metavar="SECONDS", type=float, default=60.0, help="time limit for a request (default: 60)"
     )

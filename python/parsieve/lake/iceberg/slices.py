@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from urllib.parse import quote
+from urllib.request import url2pathname
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -211,7 +214,8 @@ def address_of(location: str) -> str:
 
     Locations are not URIs: a percent sign in them is part of a name. Writers use it to escape partition values.
     """
-    return _FILE.sub("", location)
+    path = _FILE.sub("", location)
+    return url2pathname(quote(path)) if os.name == "nt" and path != location else path
 
 
 def _all_true(count: int) -> pa.BooleanArray:
