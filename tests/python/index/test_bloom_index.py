@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import random
 import time
@@ -13,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from support.aging import wait_until_old
+from support.models.lake_truth import commit
 
 import parsieve as ps
 from parsieve.index import TableIndex
@@ -244,3 +247,29 @@ def test_a_filter_of_more_than_a_million_rows_meets_its_rate(tmp_path: Path) -> 
     assert pc.all(bloom_filter.check(pa.array(keys[:10_000]))).as_py()
     # Before a fix, the rate was above 1/3.
     assert bloom_filter.estimated_fpp < 0.01
+
+
+@pytest.mark.parametrize("kind", ["bloom", "sieve"])
+def test_verify_names_filters_for_an_earlier_type(tmp_path: Path, kind: str) -> None:
+    write_deltalake(str(tmp_path), pa.table({"x": pa.array([1, 2, None], pa.int32())}))
+    table = ps.open_table(tmp_path)
+    table.build_index("x", kind=kind)
+    # Delta can widen integers to doubles, and the filters hash the bytes of integers.
+    change = {"delta.typeChanges": [{"fromType": "integer", "toType": "double"}]}
+    field = {"name": "x", "type": "double", "nullable": True, "metadata": change}
+    first = (tmp_path / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+    [metadata] = [action["metaData"] for action in map(json.loads, first) if "metaData" in action]
+    features = {"readerFeatures": ["typeWidening"], "writerFeatures": ["typeWidening"]}
+    commit(
+        tmp_path,
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
+        {"metaData": metadata | {"schemaString": json.dumps({"type": "struct", "fields": [field]})}},
+    )
+    assert table.plan("x = 2").to_arrow()["x"].to_pylist() == [2.0]
+    problems = table.verify_index()
+    assert [problem.loses_rows for problem in problems] == [False] * len(problems)
+    if kind == "bloom":
+        [problem] = problems
+        assert problem.problem == "its filters are for an earlier type of the column; build the index again"
+        table.build_index("x", kind=kind)
+        assert table.verify_index() == []
