@@ -31,17 +31,17 @@ def like(build: Builder, operand: Operand, pattern: Pattern, *, source: str, ign
         return build.like(operand, pattern, ignore_case=ignore_case)
     except NotUnderstoodError as error:
         texts = AllOf(tuple(token for token in pattern if isinstance(token, str)))
-        return _with_required(build, operand, texts, ignore_case, source, str(error))
+        return _with_required(build, operand, texts, ignore_case, source=source, reason=str(error))
 
 
 def regex(build: Builder, operand: Operand, expression: str, *, source: str, ignore_case: bool = False) -> Expr:
     """Build a match with a regular expression, which is not evaluated."""
     required = required_text(expression)
-    return _with_required(build, operand, required, ignore_case, source, _REGEX)
+    return _with_required(build, operand, required, ignore_case, source=source, reason=_REGEX)
 
 
 def _with_required(
-    build: Builder, operand: Operand, required: Required, ignore_case: bool, source: str, reason: str
+    build: Builder, operand: Operand, required: Required, ignore_case: bool, *, source: str, reason: str
 ) -> Expr:
     condition = build.requiring(operand, required, ignore_case=ignore_case)
     if condition is None:
