@@ -259,7 +259,7 @@ def test_index_commands_print_json(folder: Path, capsys: pytest.CaptureFixture[s
     table.compact_index("id")
     assert main(["index", "stats", str(folder), "--json"]) == 0
     stats = json.loads(capsys.readouterr().out)
-    assert stats["id"].keys() == {"kind", "bytes_stored", "bytes_lookup"}
+    assert stats["id"].keys() == {"kind", "bytes_stored", "bytes_lookup", "files_not_covered"}
     table.build_index(["id", "other"], kind="sieve")
     assert main(["index", "stats", str(folder), "--json"]) == 0
     stats = json.loads(capsys.readouterr().out)

@@ -56,7 +56,8 @@ class PlannedFiles:
     def _data_file(self, files: DataFiles, row: dict[str, Any]) -> dict[str, Any]:
         if row["is_encrypted"]:
             raise unsupported(f"{row['path']} is encrypted by Iceberg; plan this table in the client")
-        (spec_id, values), _ = files.partitions[row["partition"]]
+        (spec_id, _), record = files.partitions[row["partition"]]
+        values = [record[number] for number in range(len(record))]
         statistics = self._statistics(row) if self.statistics_of else {}
         return self._file(spec_id, values, "data", row["path"]) | {
             "file-format": row["format"].lower(),
