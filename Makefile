@@ -74,7 +74,7 @@ test-slow: develop .venv/stamp-test .venv-spark/stamp-spark ## the slow tests: a
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python -m pytest -m slow tests/python/spark
 	$(BIN)/python tests/python/support/programs/fresh_files.py --times 200
 
-# The oldest releases that the Spark tests support. The jars are in tests/python/support/older_jars.py.
+# Older releases of Spark and the table formats. The jars are in tests/python/support/older_jars.py.
 OLDER := $(CURDIR)/.venv-older/bin/python
 
 .PHONY: test-matrix

@@ -184,7 +184,7 @@ def _stats(options: argparse.Namespace) -> int:
     console: Console = options.console
     if console.as_json:
         fields = {name: dataclasses.asdict(column) for name, column in stats.items()}
-        counts = {name: {"files_not_covered": count} for name, count in uncovered.items()}
+        counts = {name: {"files_not_covered": missing} for name, missing in uncovered.items()}
         console.json(
             {name: {"kind": kind} | fields.get(name, {}) | sizes[name] | counts[name] for name, kind in kinds.items()}
         )
@@ -203,16 +203,16 @@ def _uncovered(table: ps.Table) -> dict[str, int]:
     """Return for each indexed column how many files its index does not cover."""
     view = table.opened.index.look()
     slices = table.opened.lake.snapshot().slices
-    return {} if view is None else {index_name(path): missing for path, missing in view.uncovered(slices).items()}
+    return {} if view is None else {index_name(path): missing for path, missing in view.count_uncovered(slices).items()}
 
 
 def _note_uncovered(options: argparse.Namespace, uncovered: dict[str, int]) -> None:
-    """Say how many files every plan has to keep until the index is updated."""
+    """Print how many files every plan keeps until the index is updated."""
     for name, missing in uncovered.items():
         if missing:
             options.console.note(
-                f"{options.file}: the index of {name} does not cover {count(missing, 'new or changed file')}; to bring "
-                f"it up to date, run: parsieve index update {in_shell(options.file)}"
+                f"{options.file}: the index of {name} does not cover {count(missing, 'file')} of the table; to bring "
+                f"it up to date, run: parsieve index update {options.file}"
             )
 
 

@@ -116,8 +116,8 @@ class View:
         tokens = {reader.bound.get(location) for reader in readers}
         return tokens.pop() if len(tokens) == 1 else None
 
-    def uncovered(self, slices: Slices) -> dict[ColumnPath, int]:
-        """Return for each indexed column how many slices it does not cover in their current version."""
+    def count_uncovered(self, slices: Slices) -> dict[ColumnPath, int]:
+        """Return for each indexed column how many slices at least one of its indexes does not cover as they are now."""
         locations, tokens = locations_and_tokens(slices)
         readers: list[tuple[ColumnPath, ColumnReader | BloomReader]] = [*self._readers.items(), *self._blooms.items()]
         readers += [(path, reader) for (path, _), reader in self._texts.items()]

@@ -250,9 +250,9 @@ class PlanRecord:
 
 def _no_evidence(question: Question) -> str:
     if isinstance(question, HoldsText):
-        return "no text index"
+        return "no usable text index"
     if isinstance(question, HoldsWord):
-        return "no text or words index"
+        return "no usable text or words index"
     return "no min/max statistics, index or filter"
 
 

@@ -60,9 +60,9 @@ def test_explain_says_which_texts_an_index_answers(tmp_path: Path) -> None:
         lines = table.plan(predicate).explain().splitlines()
         return [line.strip() for line in lines if "no evidence for" in line]
 
-    assert missing_evidence("line LIKE '%imed%'") == ["no evidence for line LIKE '%imed%': no text index"]
+    assert missing_evidence("line LIKE '%imed%'") == ["no evidence for line LIKE '%imed%': no usable text index"]
     table.build_index("line", kind="words")
-    only_words = "the words index answers only conditions that name a whole word, in upper and lower case as stored"
+    only_words = "the words index answers only conditions that name a whole word and do not ignore case"
     assert missing_evidence("line LIKE '%imed%'") == [f"no evidence for line LIKE '%imed%': {only_words}"]
     [line] = missing_evidence("line ILIKE '% Out %'")
     assert line.endswith(only_words)
@@ -101,7 +101,7 @@ def test_index_commands_count_the_files_that_the_index_does_not_cover(folder: Pa
     assert "does not cover" not in notes()
     pq.write_table(pa.table({"id": [1, 2]}), folder / "new-1.parquet")
     pq.write_table(pa.table({"id": [3]}), folder / "new-2.parquet")
-    expected = f"does not cover 2 new or changed files; to bring it up to date, run: parsieve index update {folder}"
+    expected = f"does not cover 2 files of the table; to bring it up to date, run: parsieve index update {folder}"
     assert notes().count(expected) == 2
     assert main(["index", "stats", str(folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["id"]["files_not_covered"] == 2

@@ -33,8 +33,8 @@ def some_rows(part: float) -> pa.Table:
 
 
 def ids(table: HandWrittenTable) -> list[int]:
-    found: list[int] = ps.open_table(table.metadata).plan("id >= 0").to_arrow()["id"].to_pylist()
-    return sorted(found)
+    column: list[int] = ps.open_table(table.metadata).plan("id >= 0").to_arrow()["id"].to_pylist()
+    return sorted(column)
 
 
 def test_position_deletes_apply_to_the_partition_of_nan(table: HandWrittenTable) -> None:
@@ -55,14 +55,20 @@ def test_position_deletes_apply_to_the_partition_of_nan(table: HandWrittenTable)
 
 
 def test_position_deletes_of_a_single_path_apply_in_every_partition(table: HandWrittenTable) -> None:
-    """Spark and pyiceberg find such deletes by the path in their bounds, so their partition does not matter."""
+    """pyiceberg finds such deletes by the path in their bounds, so their partition does not matter."""
     path = table.add_rows(some_rows(7), 1, 7.0)
     other = table.add_rows(some_rows(7), 1, 7.0)
-    table.delete_rows(path, [0, 1], 0, bounds=True)
+    table.delete_rows(path, [0, 1], 0, bounds=path)
     assert ids(table) == sorted([2, 3, 4, *range(5)])
     # Without bounds, the deletes apply to their own partition only.
     table.delete_rows(other, [2], 0)
     assert ids(table) == sorted([2, 3, 4, *range(5)])
+
+
+def test_position_deletes_with_truncated_bounds_apply_to_their_partition(table: HandWrittenTable) -> None:
+    path = table.add_rows(some_rows(7), 1, 7.0)
+    table.delete_rows(path, [0, 1], 1, 7.0, bounds=path[:16])
+    assert ids(table) == [2, 3, 4]
 
 
 @pytest.mark.parametrize("spec", [(0,), (2, None)])

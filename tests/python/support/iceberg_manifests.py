@@ -72,10 +72,12 @@ class HandWrittenTable:
         ]
         return self._add(DataFileContent.DATA, rows.cast(pa.schema(fields)), spec_id, partition)
 
-    def delete_rows(self, path: str, rows: Sequence[int], spec_id: int, *partition: Any, bounds: bool = False) -> None:
-        """Commit position deletes of a data file. The bounds of its only path are optional."""
+    def delete_rows(
+        self, path: str, rows: Sequence[int], spec_id: int, *partition: Any, bounds: str | None = None
+    ) -> None:
+        """Commit position deletes of a data file. `bounds` is the lower and the upper bound of the only path."""
         table = pa.table({"file_path": [path] * len(rows), "pos": pa.array(rows, pa.int64())})
-        paths = {_DELETED_PATH: path.encode()} if bounds else None
+        paths = None if bounds is None else {_DELETED_PATH: bounds.encode()}
         self._add(DataFileContent.POSITION_DELETES, table, spec_id, partition, lower_bounds=paths, upper_bounds=paths)
 
     def delete_keys(self, rows: pa.Table, spec_id: int, *partition: Any) -> None:

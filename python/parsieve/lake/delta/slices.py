@@ -186,7 +186,7 @@ def place_of(table: Storage, path: str) -> tuple[Storage, str]:
     """
     local = _FILE.match(path)
     if local or path.startswith("file:"):
-        storage = Storage(Path(path[local.end() :] if local else path), table.options)
+        storage = Storage(Path(path[local.end() :]) if local else path, table.options)
         return storage, storage.root
     if "://" in path:
         # Only the bucket is opened as a URI: a filesystem would decode the rest once more.

@@ -53,9 +53,8 @@ class DeleteFile:
     file: Any
     kind: str
     sequence: int
-    # The data file of the deletes, if it is known to be the only one.
+    # Since format version 3: the data file of the deletes, and their position in a Puffin file.
     referenced: str | None
-    # Since format version 3: the position of the deletes in a Puffin file.
     offset: int | None
     length: int | None
 
@@ -149,6 +148,8 @@ def _one_batch(batches: Sequence[Sequence[pa.Array]]) -> pa.RecordBatch:
 
 def _match_deletes(files: DataFiles, entries: list[DeleteFile], unpartitioned: Collection[int]) -> dict[int, Deletes]:
     """Return the deletes of each data file with deletes, by the file's position."""
+    paths: list[str] = files["path"].to_pylist()
+    known = set(paths)
     vectors: dict[str, list[DeleteFile]] = {}
     by_path: dict[str, list[DeleteFile]] = {}
     positions: dict[Partition, list[DeleteFile]] = {}
@@ -156,16 +157,18 @@ def _match_deletes(files: DataFiles, entries: list[DeleteFile], unpartitioned: C
     for entry in entries:
         if entry.kind == "EQUALITY_DELETES":
             # Equality deletes without a partition apply to all files.
-            is_global = (entry.file.spec_id or 0) in unpartitioned
-            equality.setdefault(None if is_global else _partition(entry.file), []).append(entry)
+            spec_id, values = partition = _partition(entry.file)
+            equality.setdefault(partition if values and spec_id not in unpartitioned else None, []).append(entry)
         elif entry.offset is not None:
             vectors.setdefault(str(entry.referenced), []).append(entry)
         elif entry.referenced is not None:
             by_path.setdefault(entry.referenced, []).append(entry)
+        elif (path := _only_path(entry.file)) in known:
+            by_path.setdefault(str(path), []).append(entry)
         else:
             positions.setdefault(_partition(entry.file), []).append(entry)
     matches = {}
-    rows = zip(*(files[name].to_pylist() for name in ("path", "sequence", "partition")), strict=True)
+    rows = zip(paths, *(files[name].to_pylist() for name in ("sequence", "partition")), strict=True)
     for number, (path, sequence, place) in enumerate(rows):
         partition = files.partitions[place][0]
         vector = [entry for entry in vectors.get(path, ()) if entry.sequence >= sequence]
@@ -310,11 +313,14 @@ def _deletes(file: AvroFile[Any], manifest: Any) -> Iterator[DeleteFile]:
             raise UnsupportedError(f"{data_file.file_path} is a file of kind {kind}, which is not supported")
         sequence = manifest.sequence_number or 0 if entry.sequence_number is None else entry.sequence_number
         referenced, offset, length = (data_file[place] for place in _places())
-        yield DeleteFile(data_file, kind, sequence, referenced or _only_path(data_file), offset, length)
+        yield DeleteFile(data_file, kind, sequence, referenced, offset, length)
 
 
 def _only_path(file: Any) -> str | None:
-    """Return the path in a file of position deletes whose bounds show that all paths are the same."""
+    """Return the path in a file of position deletes whose bounds are the same, or None.
+
+    It is no path if the writer truncated both bounds.
+    """
     lower, upper = ((bounds or {}).get(_DELETED_PATH) for bounds in (file.lower_bounds, file.upper_bounds))
     return None if lower is None or lower != upper else bytes(lower).decode(errors="replace")
 

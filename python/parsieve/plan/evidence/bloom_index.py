@@ -127,7 +127,7 @@ class TextIndexEvidence(Evidence):
         if self._view.text(question.column.path, question.column.field_id, self._content) is None:
             return None
         if self._content == "words":
-            return "the words index answers only conditions that name a whole word, in upper and lower case as stored"
+            return "the words index answers only conditions that name a whole word and do not ignore case"
         return "the text index answers only conditions with three or more fixed characters in a row"
 
     def find_units(self, question: Question, numbers: pa.Int64Array) -> UnitAnswer | None:

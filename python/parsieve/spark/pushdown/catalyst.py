@@ -1,4 +1,4 @@
-"""Translate the conditions that Spark pushes to a scan into pyarrow expressions, if there is an exact translation."""
+"""Translate the conditions that Spark pushes to a scan into pyarrow expressions, if these have the same meaning."""
 
 from __future__ import annotations
 
@@ -127,7 +127,8 @@ _TEXT_TESTS: dict[str, Callable[[Any, str], pc.Expression]] = {
     "StartsWith": pc.starts_with,
     "EndsWith": pc.ends_with,
     "Contains": pc.match_substring,
-    # The planner reads only the texts that an expression requires, which are the same for Java.
+    # Java's expressions may match other texts than pyarrow's. But the planner does not evaluate them: it reads only the
+    # text that an expression requires in every engine, and knows that the condition is not exact.
     "RLike": pc.match_substring_regex,
 }
 
