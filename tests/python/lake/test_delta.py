@@ -491,7 +491,6 @@ def test_files_of_other_buckets_are_opened_with_the_options_of_the_table(key: st
     assert (storage.filesystem.config["bucket"], storage.filesystem.prefix, place) == ("other", None, key)
     assert storage.address(place) == f"s3://other/{key}"
     assert place_of(table, "s3://other/x")[0] is storage
-    assert place_of(table, "file://server/x")[1] == "/x"
 
 
 def test_z85_matches_an_independent_encoder() -> None:
