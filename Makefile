@@ -158,6 +158,7 @@ bench: develop .venv/stamp-bench ## the Rust and Python benches, compared with o
 	$(BIN)/python benches/python/rows.py --save --features "$(RUST_FEATURES)"
 	$(BIN)/python benches/python/integrations.py --save
 	$(BIN)/python benches/python/serve.py --save
+	$(BIN)/python benches/index/missing_keys.py
 	$(BIN)/python benches/index/sieve_size.py --save
 	$(BIN)/python benches/index/sieve_lake.py --save
 	$(BIN)/python benches/index/sieve_build.py --save
@@ -189,6 +190,7 @@ bench-smoke: develop .venv/stamp-bench ## run every bench once with little data,
 	$(BIN)/python benches/python/rows.py --smoke --features "$(RUST_FEATURES)"
 	$(BIN)/python benches/python/integrations.py --smoke
 	$(BIN)/python benches/python/serve.py --smoke
+	$(BIN)/python benches/index/missing_keys.py --smoke
 	$(BIN)/python benches/index/sieve_size.py --smoke
 	$(BIN)/python benches/index/sieve_lake.py --smoke
 	$(BIN)/python benches/index/sieve_build.py --smoke

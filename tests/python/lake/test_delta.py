@@ -9,27 +9,21 @@ import json
 import os
 import random
 import shutil
-import struct
-import uuid
-import zlib
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-import fsspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import pyroaring
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from support.aging import wait_until_old
+from support.delta_vectors import write_table_with_vectors, write_vector, z85
 from support.models.lake_truth import check_snapshot, check_tokens, commit, path_in_base
 
 import parsieve as ps
-from parsieve.lake import Snapshot, open_lake
-from parsieve.lake.delta.slices import place_of
+from parsieve.lake import open_lake
 from parsieve.lake.storage.storage import Storage
 
 
@@ -122,49 +116,6 @@ def test_random_histories_match_the_reader_of_deltalake(tmp_path: Path, seed: in
         assert {data_slice.location for data_slice in changes.added} == after.tokens.keys() - before.tokens.keys()
         assert set(changes.removed) == before.tokens.keys() - after.tokens.keys()
     assert open_lake(DeltaTable(path, version=1)).snapshot().id == 1
-
-
-def add_actions(folder: Path) -> list[dict[str, Any]]:
-    """Return the add actions of the first version."""
-    lines = (folder / "_delta_log" / f"{0:020}.json").read_text().splitlines()
-    return [action["add"] for action in map(json.loads, lines) if "add" in action]
-
-
-Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-
-
-def z85(data: bytes) -> str:
-    text = ""
-    for (word,) in struct.iter_unpack(">I", data):
-        text += "".join(Z85[word // 85**place % 85] for place in (4, 3, 2, 1, 0))
-    return text
-
-
-def write_vector(folder: Path, positions: Any, inline: bool = False, optimize: bool = False) -> dict[str, Any]:
-    """Write a deletion vector with an independent implementation of Roaring bitmaps, and return its descriptor."""
-    bitmap = pyroaring.BitMap64(positions)
-    if optimize:
-        bitmap.run_optimize()
-    data = (1681511377).to_bytes(4, "little") + bitmap.serialize()
-    descriptor = {"sizeInBytes": len(data), "cardinality": len(bitmap)}
-    if inline:
-        return descriptor | {"storageType": "i", "pathOrInlineDv": z85(data + b"\0" * (-len(data) % 4))}
-    name = uuid.uuid4()
-    (folder / "ab").mkdir(exist_ok=True)
-    frame = len(data).to_bytes(4, "big") + data + zlib.crc32(data).to_bytes(4, "big")
-    (folder / "ab" / f"deletion_vector_{name}.bin").write_bytes(b"\1" + b"other" + frame)
-    return descriptor | {"storageType": "u", "pathOrInlineDv": "ab" + z85(name.bytes), "offset": 6}
-
-
-def write_table_with_vectors(folder: Path, count: int = 200_000) -> list[dict[str, Any]]:
-    values = list(range(count))
-    write_deltalake(
-        str(folder),
-        pa.table({"id": values, "p": [value % 2 for value in values]}),
-        partition_by=["p"],
-        configuration={"delta.enableDeletionVectors": "true"},
-    )
-    return add_actions(folder)
 
 
 @pytest.mark.parametrize(("inline", "optimize"), [(False, False), (False, True), (True, False)])
@@ -413,7 +364,6 @@ def test_v2_checkpoints_with_sidecars_are_read(tmp_path: Path) -> None:
     for name in (f"{1:020}.checkpoint.parquet", f"{0:020}.json", f"{1:020}.json", "_last_checkpoint"):
         (log / name).unlink()
     from parsieve.lake.delta.log import state_at
-    from parsieve.lake.storage.storage import Storage
 
     state = state_at(Storage(tmp_path), 1)
     assert set(state.files.path.to_pylist()) == {data_slice.group for data_slice in expected.slices}
@@ -428,69 +378,6 @@ def test_vacuum_keeps_the_index(tmp_path: Path) -> None:
     options: dict[str, Any] = {"retention_hours": 0, "enforce_retention_duration": False, "dry_run": False}
     assert len(DeltaTable(str(tmp_path)).vacuum(full=True, **options)) == 1
     assert (tmp_path / "_parsieve" / "v1.commit").exists()
-
-
-# The names of partition folders have escapes of their own.
-@pytest.mark.parametrize("folder", ["source", "a b", "day=x%2Fy", "a?b#c", "ü"])
-def test_a_clone_reads_files_of_another_folder(tmp_path: Path, folder: str) -> None:
-    source, clone = tmp_path / "source", tmp_path / "clone"
-    write_deltalake(str(source), pa.table({"a": [1, 2]}))
-    shutil.copytree(source / "_delta_log", clone / "_delta_log")
-    name = clone / "_delta_log" / f"{0:020}.json"
-    actions = [json.loads(line) for line in name.read_text().splitlines()]
-    for action in actions:
-        if "add" in action:
-            file = source / action["add"]["path"]
-            moved = tmp_path / folder / file.name
-            moved.parent.mkdir(exist_ok=True)
-            action["add"]["path"] = file.rename(moved).as_uri()
-    name.write_text("\n".join(map(json.dumps, actions)))
-    lake = open_lake(clone)
-    snapshot = lake.snapshot()
-    assert lake.read(snapshot, snapshot.slices).read_all()["a"].to_pylist() == [1, 2]
-    assert isinstance(snapshot, Snapshot)
-
-
-# The names of the objects have escapes of their own, so the log escapes them twice.
-@pytest.mark.parametrize("folder", ["a b", "day=x%2Fy", "a?b#c", "ü"])
-@pytest.mark.parametrize("remote", [False, True])
-def test_a_clone_reads_deleted_rows_of_another_folder(tmp_path: Path, folder: str, remote: bool) -> None:
-    write_table_with_vectors(tmp_path / "t", 8)
-    _, second = add_actions(tmp_path / "t")
-    vector = write_vector(tmp_path / "t", [1, 3])
-    binary = next((tmp_path / "t" / "ab").iterdir())
-    for file in (tmp_path / "t" / second["path"], binary):
-        (tmp_path / folder).mkdir(exist_ok=True)
-        file.rename(tmp_path / folder / file.name)
-    prefix = (tmp_path / folder).as_uri()
-    if remote:
-        memory = fsspec.filesystem("memory")
-        for file in (tmp_path / folder).iterdir():
-            memory.pipe_file(f"/{tmp_path.name}/{folder}/{file.name}", file.read_bytes())
-            file.unlink()
-        prefix = f"memory://{tmp_path.name}/{quote(folder)}"
-    vector |= {"storageType": "p", "pathOrInlineDv": f"{prefix}/{binary.name}"}
-    path = f"{prefix}/{second['path'].rpartition('/')[2]}"
-    commit(
-        tmp_path / "t",
-        {"remove": {"path": second["path"], "dataChange": True}},
-        {"add": second | {"path": path, "deletionVector": vector}},
-    )
-    lake = open_lake(tmp_path / "t")
-    snapshot = lake.snapshot()
-    rows = lake.read(snapshot, snapshot.slices).read_all()
-    # The second and the fourth row of one partition are deleted.
-    assert sorted(rows["id"].to_pylist()) in ([0, 1, 3, 4, 5, 7], [0, 1, 2, 4, 5, 6])
-    assert [f"/{folder}/" in str(data_slice.path) for data_slice in snapshot.slices].count(True) == 1
-
-
-@pytest.mark.parametrize("key", ["a b/c", "day=x%2Fy/c", "a?b#c", "ü"])
-def test_files_of_other_buckets_are_opened_with_the_options_of_the_table(key: str) -> None:
-    table = Storage("s3://bucket/table", {"aws_region": "eu-west-1", "aws_skip_signature": "true"})
-    storage, place = place_of(table, f"s3://other/{key}")
-    assert (storage.filesystem.config["bucket"], storage.filesystem.prefix, place) == ("other", None, key)
-    assert storage.address(place) == f"s3://other/{key}"
-    assert place_of(table, "s3://other/x")[0] is storage
 
 
 def test_z85_matches_an_independent_encoder() -> None:

@@ -150,3 +150,25 @@ def test_a_text_index_is_the_same_as_locally(spark: Any, tmp_path: Path, kind: s
     plan = distributed.plan("has_token(s, 'needle')")
     assert len(plan.files) == 2
     assert plan.to_spark(spark).count() == 2
+
+
+def test_regular_expressions_select_the_same_rows_as_on_spark(spark: Any, tmp_path: Path) -> None:
+    """The text that an expression requires occurs in more rows than the expression matches."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for part in range(4):
+        texts = [f"took {part}{row} ms" for row in range(30)] + ["took long", "TOOK 7 ms", None]
+        ids = pa.array(range(part * 100, part * 100 + len(texts)))
+        pq.write_table(pa.table({"id": ids, "s": texts}), folder / f"{part}.parquet", row_group_size=10)
+    table = settled(ps.open_table(folder))
+    plain = spark.read.parquet(str(folder))
+    wheres = ["s RLIKE 'took 3[0-4] ms$'", "NOT (s RLIKE 'took [0-2]')", "s RLIKE '(?i)took 7 ms'"]
+    wheres += ["s RLIKE 'took 30 ms' OR id = 5", "s RLIKE 'took 1' AND s RLIKE '9 ms'"]
+    for kind in (None, "text"):
+        if kind is not None:
+            table.build_index("s", kind, progress=False)
+        for where in wheres:
+            expected = sorted(row.id for row in plain.where(where).select("id").collect())
+            assert sorted(row.id for row in pss.read(spark, table).where(where).select("id").collect()) == expected
+            first = pss.read(spark, table, where, order_by="id", limit=3)
+            assert [row.id for row in first.select("id").collect()] == expected[:3], where

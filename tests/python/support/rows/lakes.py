@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import random
-import struct
 import traceback
 import warnings
 from collections.abc import Callable
@@ -33,6 +32,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, StringType
 
 import parsieve as ps
+from support.delta_vectors import z85
 from support.formats import catalog_at
 from support.rows.cases import EITHER, EQUAL, MISMATCH, Outcome, logged_reads, projection_of, readers_used
 from support.rows.conditions import paths_of, random_condition, tests_of, truths
@@ -111,21 +111,11 @@ def _delete_by_vectors(folder: Path, random_: random.Random) -> None:
         share = random_.choice((0.02, 0.5, 1.0))
         bitmap = pyroaring.BitMap64([row for row in range(count) if random_.random() < share])
         data = (1681511377).to_bytes(4, "little") + bitmap.serialize()
-        vector = {"storageType": "i", "pathOrInlineDv": _z85(data), "sizeInBytes": len(data)}
+        vector = {"storageType": "i", "pathOrInlineDv": z85(data + b"\0" * (-len(data) % 4)), "sizeInBytes": len(data)}
         actions.append({"remove": {"path": add["path"], "dataChange": True}})
         actions.append({"add": add | {"deletionVector": vector | {"cardinality": len(bitmap)}}})
     if actions:
         (log / f"{len(names):020}.json").write_text("\n".join(map(json.dumps, actions)))
-
-
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-
-
-def _z85(data: bytes) -> str:
-    text = ""
-    for (word,) in struct.iter_unpack(">I", data + b"\0" * (-len(data) % 4)):
-        text += "".join(_DIGITS[word // 85**place % 85] for place in (4, 3, 2, 1, 0))
-    return text
 
 
 # Iceberg
