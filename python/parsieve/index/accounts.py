@@ -13,9 +13,10 @@ from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.index.build.renewals import Renewed
 from parsieve.index.build.settle import log_left_out, path_of_slice, settle, unsettled
+from parsieve.index.build.target import Target
 from parsieve.index.findings import name_of
 from parsieve.index.log import bindings
-from parsieve.index.reports import BuildReport, UpdateReport
+from parsieve.index.reports import BuildReport, CompactReport, UpdateReport
 from parsieve.index.sizes import lookup_bytes, pages_bytes, stored_bytes
 from parsieve.index.view import View
 from parsieve.lake.base import ColumnPath, Lake, LeftOut, Location, Slice, Snapshot
@@ -108,7 +109,37 @@ class Account:
         notes = (*notes, *self.notes)
         return BuildReport(names, len(self.rows), rows, *sizes, self.seconds, self.left_out, notes, num_bytes)
 
-    def left_out_of_compaction(self, before: View | None, view: View, snapshot: Snapshot) -> tuple[LeftOut, ...]:
+    def compacted(self, before: View | None, view: View, snapshot: Snapshot) -> CompactReport:
+        """Return the report of a compaction. `before` is the index before the compaction."""
+        states = {} if before is None else before.columns
+        merged = {
+            index_name(path): len(state.deltas)
+            for path, state in states.items()
+            if path in view.columns and view.columns[path].base != state.base
+        }
+        notes = []
+        if before is not None and before.commit.pages != view.commit.pages:
+            notes.append("the map of pages is as after a new build")
+        target = Target.of(snapshot)
+        notes += [
+            f"{index_name(path)} was dropped from the table, so its index was not compacted; update_index() removes it"
+            for path, state in view.columns.items()
+            if target.find_column(state) is None
+        ]
+        return CompactReport(
+            columns=tuple(merged),
+            updates_merged=sum(merged.values()),
+            bytes_stored=stored_bytes(view.commit),
+            bytes_lookup=lookup_bytes(view),
+            seconds=self.seconds,
+            notes=tuple(notes),
+            files_read=len(self.rows),
+            rows=sum(self.rows.values()),
+            left_out=self._left_out_of_compaction(before, view, snapshot),
+            pages_bytes=pages_bytes(view.commit),
+        )
+
+    def _left_out_of_compaction(self, before: View | None, view: View, snapshot: Snapshot) -> tuple[LeftOut, ...]:
         """Return the files of a snapshot that an index covered, but no longer covers after a compaction."""
         lost: set[Location] = set()
         for path, reader in () if before is None else ((path, before.reader(path)) for path in before.columns):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
         ExpireReport,
         UpdateReport,
     )
-    from parsieve.index.view import View
 
 # "auto" estimates whether an index pays off if a table has at least this many files.
 FEW_FILES = 8
@@ -254,7 +252,8 @@ class IndexedTable:
         has the bytes of a new one.
 
         Args:
-            columns: A name, a tuple of names for a field of a struct, or a list of these. None compacts all columns.
+            columns: A name, a tuple of names for a field of a struct, or a list of these. None compacts all columns
+                that the table still has.
             purge: Whether to read all files again, so that the new index has no trace of deleted rows. If you then call
                 `expire_index(0)`, no version of the index contains these rows.
             memory: How many bytes of rows to hold in memory. The rest is spilled to disk.
@@ -273,10 +272,7 @@ class IndexedTable:
         1
         """
         from parsieve.index.accounts import Account
-        from parsieve.index.reports import CompactReport
-        from parsieve.index.sizes import lookup_bytes, pages_bytes, stored_bytes
 
-        started = time.monotonic()
         before = self.opened.index.refresh()
         account = Account()
         snapshot = self.opened.lake.snapshot()
@@ -290,23 +286,7 @@ class IndexedTable:
             progress=progress,
             account=account,
         )
-        merged = {
-            index_name(path): len(state.deltas)
-            for path, state in (before.columns.items() if before is not None else ())
-            if path in view.columns and view.columns[path].base != state.base
-        }
-        return CompactReport(
-            columns=tuple(merged),
-            updates_merged=sum(merged.values()),
-            bytes_stored=stored_bytes(view.commit),
-            bytes_lookup=lookup_bytes(view),
-            seconds=time.monotonic() - started,
-            pages_bytes=pages_bytes(view.commit),
-            notes=_of_map(before, view),
-            files_read=len(account.rows),
-            rows=sum(account.rows.values()),
-            left_out=account.left_out_of_compaction(before, view, snapshot),
-        )
+        return account.compacted(before, view, snapshot)
 
     @maintains("convert")
     def convert_index(
@@ -498,9 +478,3 @@ class IndexedTable:
 
 def _why_none(advice: Advice) -> str:
     return f'{advice.column}: no index, {advice.why}; kind="sieve" builds one anyway'
-
-
-def _of_map(before: View | None, view: View) -> tuple[str, ...]:
-    """Return a note if a compaction has changed the map of pages."""
-    is_same = before is None or before.commit.pages == view.commit.pages
-    return () if is_same else ("the map of pages is as after a new build",)

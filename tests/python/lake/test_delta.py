@@ -343,6 +343,21 @@ def test_versions_are_found_by_number_and_time(tmp_path: Path) -> None:
         lake.snapshot(1)
 
 
+def test_the_newest_version_may_have_a_checkpoint_and_no_commit(tmp_path: Path) -> None:
+    for value in range(3):
+        write_deltalake(str(tmp_path), pa.table({"a": [value]}), mode="append")
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    table = ps.open_table(tmp_path)
+    for version in (2, 1, 0):
+        (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
+        assert DeltaTable(str(tmp_path)).version() == 2
+        for opened in (table, ps.open_table(tmp_path)):
+            assert len(opened.plan("a >= 0").files) == 3
+            assert opened.plan("a = 2").to_arrow()["a"].to_pylist() == [2]
+    with pytest.raises(ValueError, match="versions 0 to 2"):
+        table.plan("a = 2", as_of=3)
+
+
 def test_v2_checkpoints_with_sidecars_are_read(tmp_path: Path) -> None:
     for value in range(2):
         write_deltalake(str(tmp_path), pa.table({"a": [value]}), mode="append")

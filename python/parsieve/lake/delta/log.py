@@ -45,11 +45,14 @@ class LogState:
 
 
 def latest_version(storage: Storage) -> int:
-    """Return the newest version in the log."""
-    versions = [int(match[1]) for name in storage.names("_delta_log") if (match := _COMMIT.fullmatch(name))]
-    if not versions:
+    """Return the newest version in the log. Its commit may be missing if it has a checkpoint."""
+    names = storage.names("_delta_log")
+    newest = max((name for name in names if _COMMIT.fullmatch(name)), default="")
+    # The names of nearly all checkpoints come before that of the newest commit.
+    checkpoint, _ = _checkpoint({name for name in names if name > newest})
+    if not newest and checkpoint < 0:
         raise FileNotFoundError(f"no Delta table in {storage.uri}")
-    return max(versions)
+    return max(checkpoint, int(newest[:20] or -1))
 
 
 def commit_token(storage: Storage, version: int) -> str:
@@ -94,8 +97,11 @@ def _replay(
     return LogState(version, state["protocol"], state["metaData"], replay.files())
 
 
-def _checkpoint(names: set[str], version: int) -> tuple[int, list[str]]:
-    """Return the version and the files of the newest complete checkpoint, or -1 and no files if there is none."""
+def _checkpoint(names: set[str], version: int | None = None) -> tuple[int, list[str]]:
+    """Return the version and the files of the newest complete checkpoint, or -1 and no files if there is none.
+
+    With a version, later checkpoints are ignored.
+    """
     complete: dict[int, list[str]] = {}
     parts: dict[tuple[int, int], list[str]] = {}
     for name in sorted(names):
@@ -106,7 +112,7 @@ def _checkpoint(names: set[str], version: int) -> tuple[int, list[str]]:
     for (at, count), paths in parts.items():
         if len(paths) == count:
             complete.setdefault(at, paths)
-    begin = max((at for at in complete if at <= version), default=-1)
+    begin = max((at for at in complete if version is None or at <= version), default=-1)
     return begin, complete.get(begin, [])
 
 
