@@ -196,6 +196,37 @@ bench-smoke: develop .venv/stamp-bench ## run every bench once with little data,
 	$(BIN)/python benches/index/sieve_build.py --smoke
 	cargo test --locked $(CARGO_FEATURES) --bench sieve -- --smoke
 
+# All modules with unsafe code outside the bindings. s390x is big-endian.
+MIRI_TARGETS := x86_64-unknown-linux-gnu s390x-unknown-linux-gnu
+miri: export PROPTEST_CASES := 8
+miri: export MIRIFLAGS := -Zmiri-strict-provenance -Zmiri-disable-isolation
+
+.PHONY: miri
+miri: ## run the Rust tests of modules with unsafe code in Miri; needs nightly Rust with miri and rust-src
+	$(foreach target,$(MIRI_TARGETS),cargo +nightly miri test --locked --lib --target $(target) \
+		-- bloom:: cursor:: hash:: thrift:: &&) true
+
+# The extension is built with a sanitizer whose runtime is gcc's. Then the Python tests that spend most of their time in
+# the extension run with it, in a copy of the package. The tests that start processes or measure memory are left out.
+SANITIZER ?= address
+SANITIZED := target/sanitized/$(SANITIZER)
+SANITIZER_RUNTIME = $(shell gcc -print-file-name=lib$(if $(filter address,$(SANITIZER)),asan,tsan).so)
+SANITIZED_TESTS ?= $(addprefix tests/python/,core reader filters/test_written_files.py filters/test_added_filters.py)
+
+.PHONY: test-sanitized
+test-sanitized: develop .venv/stamp-test ## run tests of the extension with SANITIZER=address or thread; needs nightly Rust with rust-src
+	RUSTFLAGS=-Zsanitizer=$(SANITIZER) PYO3_BUILD_EXTENSION_MODULE=1 PYO3_PYTHON=$(CURDIR)/$(BIN)/python \
+		cargo +nightly build --locked --release --lib --features python -Zbuild-std --target $(FUZZ_HOST) --target-dir $(SANITIZED)
+	rm -rf $(SANITIZED)/python
+	cp -R python $(SANITIZED)/python
+	cp $(SANITIZED)/$(FUZZ_HOST)/release/libparsieve.so $(SANITIZED)/python/parsieve/_core.abi3.so
+	LD_PRELOAD=$(SANITIZER_RUNTIME) ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(CURDIR)/$(SANITIZED)/python \
+		$(BIN)/python -m pytest -p no:cacheprovider $(SANITIZED_TESTS)
+
+.PHONY: test-long
+test-long: develop .venv/stamp-test ## the tests that take hours: 16 writers with 16,000 commits, and all power cuts
+	PARSIEVE_LONG=1 $(BIN)/python -m pytest -m slow tests/python/index/test_index_writers.py tests/python/index/test_killed_writers.py
+
 # These flags give libFuzzer its coverage on stable Rust, without a nightly toolchain or cargo-fuzz.
 FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_FLAGS := -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)

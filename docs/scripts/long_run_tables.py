@@ -33,20 +33,30 @@ def random_programs(records: Records) -> str:
 
 def tests_under_load(records: Records) -> str:
     """Return the commits, the hours and the results of the test runs under load."""
-    runs = [run for run in _runs(records) if "summaries" in run]
+    runs = [run for run in _runs(records) if "summaries" in run and "busy loops" in run["command"]]
     if not runs:
         return "There is no record yet. Run `make test-under-load` to create it."
-    rows = [
-        [
-            run["date"],
-            run["commit"],
-            f"{run['hours']:.1f}",
-            f"{sum(int(summary.split(' passed')[0].split()[-1]) for summary in run['summaries']):,}",
-            ", ".join(f"`{finding}`" for finding in run["findings"]) or "none",
-        ]
-        for run in runs
-    ]
+    rows = [[run["date"], run["commit"], f"{run['hours']:.1f}", *_results(run)] for run in runs]
     return as_table(["date", "commit", "hours", "tests passed", "tests failed"], rows)
+
+
+def other_tests(records: Records) -> str:
+    """Return the results of the newest run of each other command that tests."""
+    newest = {
+        run["command"]: run for run in _runs(records) if "summaries" in run and "busy loops" not in run["command"]
+    }
+    if not newest:
+        return "There is no record yet. Run `long_runs.py record make miri` to create it."
+    rows = [
+        [f"`{command}`", run["date"], run["commit"], f"{run['hours'] * 60:.0f}", *_results(run)]
+        for command, run in sorted(newest.items())
+    ]
+    return as_table(["command", "date", "commit", "minutes", "tests passed", "tests failed"], rows)
+
+
+def _results(run: dict[str, Any]) -> list[str]:
+    passed = sum(int(summary.split(" passed")[0].split()[-1]) for summary in run["summaries"])
+    return [f"{passed:,}", ", ".join(f"`{finding}`" for finding in run["findings"]) or "none"]
 
 
 def _runs(records: Records) -> Iterable[dict[str, Any]]:
@@ -57,4 +67,5 @@ def _runs(records: Records) -> Iterable[dict[str, Any]]:
 SECTIONS: dict[str, Callable[[Records], str]] = {
     "random-programs": random_programs,
     "tests-under-load": tests_under_load,
+    "other-tests": other_tests,
 }

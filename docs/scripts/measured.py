@@ -1,4 +1,4 @@
-"""Write the figures in README.md, docs/evaluation.md and docs/speed.md from the newest records in benches/results.
+"""Write the figures in README.md and some pages of docs/ from the newest records in benches/results.
 
 A page has `<!-- measured NAME -->`, the text that this program writes for that name, and `<!-- end of measured -->`.
 
@@ -24,7 +24,7 @@ from measured_tables import Record
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benches" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "evaluation.md", ROOT / "docs" / "speed.md")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in ("evaluation.md", "speed.md", "testing.md")))
 NAME = re.compile(r"(?P<kind>.+)-\d{4}-\d{2}-\d{2}")
 MARKED = re.compile(r"(<!-- measured (?P<name>[\w-]+) -->\n).*?(<!-- end of measured -->\n)", re.DOTALL)
 WIDTH = 120

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -149,8 +150,16 @@ def record(
     return before, recording
 
 
+LONG = pytest.mark.skipif("PARSIEVE_LONG" not in os.environ, reason="takes an hour; PARSIEVE_LONG=1 runs it")
+
+
 @pytest.mark.parametrize(
-    "most", [pytest.param(8, id="few states"), pytest.param(2000, id="many states", marks=pytest.mark.slow)]
+    "most",
+    [
+        pytest.param(8, id="few states"),
+        pytest.param(2000, id="many states", marks=pytest.mark.slow),
+        pytest.param(50_000, id="all states", marks=[pytest.mark.slow, pytest.mark.timeout(7200), LONG]),
+    ],
 )
 @pytest.mark.parametrize("operation", CHANGES)
 def test_a_power_cut_after_any_change_leaves_a_correct_index(

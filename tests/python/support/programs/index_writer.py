@@ -1,6 +1,6 @@
 """Write to an index that other processes share, until the process is killed. Note each version that this process wrote.
 
-python index_writer.py TABLE INDEX NOTES SEED
+`contend` in tests/python/index/test_index_writers.py runs it.
 """
 
 from __future__ import annotations
@@ -9,19 +9,30 @@ import contextlib
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 from parsieve import ConflictError
 from parsieve.index import TableIndex
 from support.models.model_lake import SavedLake
 
 
-def main(table: str, store: str, notes: str, seed: str) -> None:
+def index_location(folder: Path, objects: bool) -> Any:
+    """Return the location of an index: a folder, or a bucket in this folder."""
+    if not objects:
+        return folder
+    from obstore.store import LocalStore
+
+    return LocalStore(folder, mkdir=True), "index"
+
+
+def main(table: str, store: str, notes: str, seed: str, objects: bool = False) -> None:
     """Build, update and compact in an endless loop."""
+    location = index_location(Path(store), objects)
     r = random.Random(int(seed))
     lake = SavedLake(Path(table))
     fd = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     while True:
-        index = TableIndex(store)
+        index = TableIndex(location)
         newest = index.refresh()
         before = newest.version if newest else 0
         at = max(1, lake.newest() - r.choice([0, 0, 0, 1]))

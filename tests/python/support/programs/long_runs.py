@@ -8,7 +8,10 @@ test-under-load` append their runs too:
     python tests/python/support/programs/long_runs.py fuzz TARGET SECONDS LOG
     python tests/python/support/programs/long_runs.py tests --runs 5 --busy-loops 3
 
-With `--also CHECKOUT`, another checkout of the same commit runs its tests at the same time. Both runs are recorded.
+With `--also CHECKOUT`, another checkout of the same commit runs its tests at the same time. Both runs are recorded. To
+run and record another command that tests, for example `make miri`, pass it to `record`:
+
+    python tests/python/support/programs/long_runs.py record make miri
 """
 
 from __future__ import annotations
@@ -144,24 +147,39 @@ def run_tests(runs: int, busy_loops: int, others: list[Path]) -> bool:
                 loops.callback(loop.kill)
             results = list(pool.map(_make_test, [ROOT, *others]))
         for done, seconds in results:
-            findings = _failed_tests(done.stdout) if done.returncode else []
-            failed |= bool(findings)
-            _append(
-                command=command,
-                hours=round(seconds / 3600, 3),
-                summaries=re.findall(r"\d+ passed[^=\n]*|test result: .*", done.stdout),
-                findings=findings,
-            )
-            if findings:
-                print(done.stdout, flush=True)
+            failed |= bool(done.returncode)
+            _append_tests(command, done, seconds)
     return failed
 
 
+def record(command: list[str]) -> bool:
+    """Run a command that tests, and append its results. Return whether it failed."""
+    done, seconds = _run(command, ROOT)
+    _append_tests(shlex.join(command), done, seconds)
+    return bool(done.returncode)
+
+
+def _append_tests(command: str, done: subprocess.CompletedProcess[str], seconds: float) -> None:
+    findings = _failed_tests(done.stdout) if done.returncode else []
+    _append(
+        command=command,
+        hours=round(seconds / 3600, 3),
+        summaries=re.findall(r"\d+ passed[^=\n]*|test result: .*", done.stdout),
+        findings=findings,
+    )
+    if findings:
+        print(done.stdout, flush=True)
+
+
 def _make_test(checkout: Path) -> tuple[subprocess.CompletedProcess[str], float]:
+    return _run(["make", "-j2", "test"], checkout)
+
+
+def _run(command: list[str], folder: Path) -> tuple[subprocess.CompletedProcess[str], float]:
     begun = time.monotonic()
     done = subprocess.run(
-        ["make", "-j2", "test"],
-        cwd=checkout,
+        command,
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -173,12 +191,12 @@ def _make_test(checkout: Path) -> tuple[subprocess.CompletedProcess[str], float]
 def _failed_tests(output: str) -> list[str]:
     """Return the names of the tests that pytest and cargo report as failed."""
     names = re.findall(r"^(?:FAILED|ERROR) \S+|^test \S+ \.\.\. FAILED", output, re.MULTILINE)
-    return names or ["make test failed"]
+    return names or ["the command failed"]
 
 
 def _append(**run: object) -> None:
     # The files that this function changes do not count.
-    own = [":!benches/results", ":!docs/evaluation.md"]
+    own = [":!benches/results", ":!docs/testing.md"]
     commit, changes = (
         subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
         for command in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "--", ".", *own])
@@ -186,7 +204,7 @@ def _append(**run: object) -> None:
     commit += "-dirty" if changes else ""
     with LEDGER.open("a", encoding="utf-8") as ledger:
         print(json.dumps({"date": dt.date.today().isoformat(), "commit": commit, **run}), file=ledger)
-    # A test compares docs/evaluation.md with the ledger.
+    # A test compares docs/testing.md with the ledger.
     subprocess.run([sys.executable, str(ROOT / "docs/scripts/measured.py")], check=True)
 
 
@@ -203,7 +221,10 @@ def main() -> int:
     tests.add_argument("--runs", type=int, default=5)
     tests.add_argument("--busy-loops", type=int, default=3)
     tests.add_argument("--also", type=Path, action="append", default=[], metavar="CHECKOUT")
+    commands.add_parser("record").add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
+    if options.command == "record":
+        return int(record(options.arguments))
     if options.command == "tests":
         return int(run_tests(options.runs, options.busy_loops, options.also))
     if options.command == "soak":
