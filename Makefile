@@ -255,6 +255,14 @@ HOURS ?= 1
 soak: develop .venv/stamp-test ## run all random programs for HOURS (one), with new seeds
 	$(BIN)/python tests/python/support/programs/long_runs.py soak --hours $(HOURS)
 
+FOLDER ?= predicate
+COUNT ?= 300
+SEED ?= 1
+
+.PHONY: mutants
+mutants: develop .venv/stamp-test ## change FOLDER of the package in COUNT random places, and list the changes that no test notices
+	PYTHONPATH=$(CURDIR)/tests/python $(BIN)/python tests/python/support/programs/mutants.py $(FOLDER) --count $(COUNT) --seed $(SEED) --save
+
 RUNS ?= 5
 
 .PHONY: test-under-load

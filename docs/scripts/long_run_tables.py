@@ -1,4 +1,4 @@
-"""Turns the ledger of long runs into Markdown tables: random programs, fuzz targets, and test runs under load."""
+"""Turns the ledger of long runs into Markdown tables: random programs, fuzz targets, mutants, and runs of tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def random_programs(records: Records) -> str:
     """Return the hours, the seeds or executions, and the findings of each random program and fuzz target."""
     by_command = defaultdict(list)
     for run in _runs(records):
-        if "summaries" not in run:
+        if "findings" in run and "summaries" not in run:
             by_command[run["command"]].append(run)
     if not by_command:
         return "There is no record yet. Run `make soak` or `make fuzz` to create it."
@@ -54,6 +54,25 @@ def other_tests(records: Records) -> str:
     return as_table(["command", "date", "commit", "minutes", "tests passed", "tests failed"], rows)
 
 
+def mutants(records: Records) -> str:
+    """Return how many of the random changes of each folder the tests noticed."""
+    runs = [run for run in _runs(records) if "mutants" in run]
+    if not runs:
+        return "There is no record yet. Run `make mutants` to create it."
+    rows = [
+        [
+            f"`{run['command'].removeprefix('mutants ')}`",
+            run["date"],
+            run["commit"],
+            f"{run['seeds'][0]}",
+            f"{run['mutants']:,}",
+            f"{run['mutants'] - len(run['unnoticed']):,} ({1 - len(run['unnoticed']) / run['mutants']:.1%})",
+        ]
+        for run in runs
+    ]
+    return as_table(["folder", "date", "commit", "seed", "changes", "noticed"], rows)
+
+
 def _results(run: dict[str, Any]) -> list[str]:
     passed = sum(int(summary.split(" passed")[0].split()[-1]) for summary in run["summaries"])
     return [f"{passed:,}", ", ".join(f"`{finding}`" for finding in run["findings"]) or "none"]
@@ -68,4 +87,5 @@ SECTIONS: dict[str, Callable[[Records], str]] = {
     "random-programs": random_programs,
     "tests-under-load": tests_under_load,
     "other-tests": other_tests,
+    "mutants": mutants,
 }

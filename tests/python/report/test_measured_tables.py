@@ -62,12 +62,15 @@ def test_the_ledger_of_long_runs(measured: ModuleType, tmp_path: Path) -> None:
     lines.append({**fuzz, "hours": 1.25, "summaries": ["test result: ok. 3 passed", "1000 passed"], "findings": ["a"]})
     lines.append(lines[-1] | {"command": "make miri"})
     lines[-2]["command"] = "make -j2 test, beside 3 busy loops"
+    changed = {"date": "2026-01-31", "commit": "abc", "command": "mutants plan", "hours": 1, "seeds": [7]}
+    lines.append(changed | {"mutants": 40, "unnoticed": ["plan.py:1: a  ->  b"]})
     (tmp_path / "long-runs.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
     records = measured.newest(tmp_path)
     assert "| `fuzz avro` | 1.00 | 4,000 | 1 |" in measured.SECTIONS["random-programs"](records)
     assert "| 2026-01-31 | abc | 1.2 | 1,003 | `a` |" in measured.SECTIONS["tests-under-load"](records)
     assert "| `make miri` | 2026-01-31 | abc | 75 | 1,003 | `a` |" in measured.SECTIONS["other-tests"](records)
-    for section in ("random-programs", "tests-under-load", "other-tests"):
+    assert "| `plan` | 2026-01-31 | abc | 7 | 40 | 39 (97.5%) |" in measured.SECTIONS["mutants"](records)
+    for section in ("random-programs", "tests-under-load", "other-tests", "mutants"):
         assert "no record" in measured.SECTIONS[section]({})
 
 

@@ -131,6 +131,13 @@ def fuzz_progress(log: str, seconds: int) -> tuple[int, int]:
     return executions, edges - before[-1]
 
 
+def record_mutants(folder: str, seed: int, seconds: float, count: int, unnoticed: list[str]) -> None:
+    """Append how many changes of a folder the tests noticed. `unnoticed` describes the others."""
+    _append(
+        command=f"mutants {folder}", hours=round(seconds / 3600, 3), seeds=[seed], mutants=count, unnoticed=unnoticed
+    )
+
+
 def run_tests(runs: int, busy_loops: int, others: list[Path]) -> bool:
     """Run `make test` several times under the load of busy loops. Return whether a run failed.
 

@@ -1,0 +1,208 @@
+"""Change the package in random places, and list the changes that no test notices.
+
+    PYTHONPATH=tests/python python tests/python/support/programs/mutants.py predicate --count 300 --seed 1
+
+Each change is made in a copy of the package. The tests of the folder run against the copy until one fails.
+`mutants.py plan/evidence --tests tests/python/plan` chooses other tests. With `--save`, the result is appended to the
+ledger of long runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import os
+import queue
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.programs import long_runs
+
+ROOT = Path(__file__).resolve().parents[4]
+PACKAGE = ROOT / "python" / "parsieve"
+OPPOSITES: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.FloorDiv,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
+# A mutant that takes this many times as long as the tests without a change is counted as noticed.
+PATIENCE = 5
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of a file: the bytes from `start` to `end` become `after`."""
+
+    path: Path
+    line: int
+    start: int
+    end: int
+    after: str
+
+    def apply(self, source: bytes) -> bytes:
+        """Return the source with this change."""
+        return source[: self.start] + self.after.encode() + source[self.end :]
+
+    def describe(self, source: bytes) -> str:
+        """Return the place of the change, and the code before and after it."""
+        before = " ".join(source[self.start : self.end].decode().split())
+        return f"{self.path.relative_to(ROOT)}:{self.line}: {before}  ->  {self.after}"
+
+
+def mutants_of(path: Path) -> list[Mutant]:
+    """Return all changes of a file."""
+    source = path.read_bytes()
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    found = []
+    for node in _nodes(ast.parse(source)):
+        for changed in _changes(node):
+            assert node.end_lineno is not None
+            assert node.end_col_offset is not None
+            begin = starts[node.lineno - 1] + node.col_offset
+            end = starts[node.end_lineno - 1] + node.end_col_offset
+            text = ast.unparse(changed)
+            found.append(Mutant(path, node.lineno, begin, end, f"({text})" if isinstance(node, ast.expr) else text))
+    return found
+
+
+def _nodes(tree: ast.AST) -> Iterator[ast.expr | ast.stmt]:
+    """Yield the nodes that run: no types, docstrings, imports for types only, or messages of errors."""
+    for name, value in ast.iter_fields(tree):
+        if name in ("annotation", "returns", "decorator_list", "type_params"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if not isinstance(child, ast.AST) or isinstance(child, ast.Raise | ast.Assert | ast.JoinedStr):
+                continue
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                continue
+            if isinstance(child, ast.expr | ast.stmt):
+                yield child
+            yield from _nodes(child)
+
+
+def _changes(node: ast.AST) -> Iterator[ast.AST]:
+    changed = copy.deepcopy(node)
+    if isinstance(changed, ast.Compare) and len(changed.ops) == 1:
+        changed.ops = [OPPOSITES[type(changed.ops[0])]()]  # type: ignore[list-item]
+        yield changed
+    elif isinstance(changed, ast.BoolOp | ast.BinOp) and type(changed.op) in OPPOSITES:
+        changed.op = OPPOSITES[type(changed.op)]()  # type: ignore[assignment]
+        yield changed
+    elif isinstance(changed, ast.UnaryOp) and isinstance(changed.op, ast.Not):
+        yield changed.operand
+    elif isinstance(changed, ast.Constant) and isinstance(changed.value, bool):
+        yield ast.Constant(not changed.value)
+    elif isinstance(changed, ast.Constant) and type(changed.value) is int:
+        yield ast.Constant(changed.value + 1)
+    elif isinstance(changed, ast.IfExp):
+        changed.body, changed.orelse = changed.orelse, changed.body
+        yield changed
+    elif isinstance(changed, ast.Return) and changed.value is not None and not _is_none(changed.value):
+        yield ast.Return(ast.Constant(None))
+    elif isinstance(changed, ast.Expr) and isinstance(changed.value, ast.Call | ast.YieldFrom):
+        yield ast.Pass()
+    elif isinstance(changed, ast.Continue):
+        yield ast.Break()
+    elif isinstance(changed, ast.Break):
+        yield ast.Continue()
+
+
+def _is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+class Bench:
+    """Copies of the package in which workers try mutants."""
+
+    def __init__(self, folder: Path, tests: list[str], workers: int) -> None:
+        self._tests = tests
+        self._copies: queue.Queue[Path] = queue.Queue()
+        for number in range(workers):
+            shutil.copytree(PACKAGE, folder / str(number) / "parsieve", ignore=shutil.ignore_patterns("__pycache__"))
+            self._copies.put(folder / str(number))
+        begun = time.monotonic()
+        if self._run(folder / "0", None):
+            raise SystemExit(f"the tests fail without a change: {' '.join(tests)}")
+        self.limit = PATIENCE * (time.monotonic() - begun) + 60
+
+    def is_noticed(self, mutant: Mutant) -> bool:
+        """Return whether a test fails, or takes too long, with a change."""
+        home = self._copies.get()
+        target = home / "parsieve" / mutant.path.relative_to(PACKAGE)
+        source = mutant.path.read_bytes()
+        try:
+            target.write_bytes(mutant.apply(source))
+            return self._run(home, self.limit)
+        finally:
+            target.write_bytes(source)
+            self._copies.put(home)
+
+    def _run(self, home: Path, limit: float | None) -> bool:
+        paths = os.pathsep.join([str(home), str(ROOT / "tests" / "python")])
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *self._tests]
+        environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=limit
+            )
+        except subprocess.TimeoutExpired:
+            return True
+        return done.returncode != 0
+
+
+def main() -> None:
+    """Try a sample of the mutants of a folder, and print the ones that no test notices."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", help="a folder or a file of the package, for example plan/evidence")
+    parser.add_argument("--tests", nargs="+", help="by default the tests of the folder")
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--save", action="store_true", help="append the result to the ledger of long runs")
+    options = parser.parse_args()
+    begun = time.monotonic()
+    place = PACKAGE / options.folder
+    files = sorted(place.rglob("*.py")) if place.is_dir() else [place]
+    everything = [mutant for file in files for mutant in mutants_of(file)]
+    sample = random.Random(options.seed).sample(everything, min(options.count, len(everything)))
+    tests = options.tests or [f"tests/python/{options.folder.partition('/')[0]}"]
+    survivors = []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.workers) as pool:
+        bench = Bench(Path(folder), tests, options.workers)
+        for mutant, is_noticed in zip(sample, pool.map(bench.is_noticed, sample), strict=True):
+            if not is_noticed:
+                survivors.append(mutant.describe(mutant.path.read_bytes()))
+                print(survivors[-1], flush=True)
+    print(f"{len(sample) - len(survivors)} of {len(sample)} mutants noticed ({len(everything):,} in {options.folder})")
+    if options.save:
+        seconds = time.monotonic() - begun
+        long_runs.record_mutants(options.folder, options.seed, seconds, len(sample), survivors)
+
+
+if __name__ == "__main__":
+    main()
