@@ -201,8 +201,10 @@ class DeltaTable:
         values = {column.id: [row[column.id] for row in rows] for column in columns}
         name = self._names.new()
         self._write(self.folder / name, columns, values)
+        # Clones have the addresses of files.
+        is_address = self.chance.random() < 0.1
         action = {
-            "path": path_in_log(name),
+            "path": (self.folder / name).as_uri() if is_address else path_in_log(name),
             "partitionValues": {column.physical: _text(partition[column.id]) for column in self.partitioned},
             "size": (self.folder / name).stat().st_size,
             "modificationTime": 1_700_000_000_000 + self._names.used,

@@ -53,7 +53,7 @@ _UNKNOWN_ID = 9000
 Partition = tuple[Any, ...]
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class WrittenFile:
     """A file that manifests list."""
 
@@ -71,7 +71,7 @@ class WrittenFile:
         return self.spec, repr(self.partition)
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class DataFile(WrittenFile):
     """A data file with its values by the IDs of its columns."""
 
@@ -79,7 +79,7 @@ class DataFile(WrittenFile):
     values: dict[int, list[Any]] = field(default_factory=dict)
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class PositionDeletes(WrittenFile):
     """A file of position deletes, or a deletion vector."""
 
@@ -89,7 +89,7 @@ class PositionDeletes(WrittenFile):
     is_vector: bool = False
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class EqualityDeletes(WrittenFile):
     """A file that deletes the older rows whose values equal a key."""
 
@@ -102,9 +102,9 @@ def local(path: str) -> Path:
     return Path(path.removeprefix("file://"))
 
 
-def physical(column: Column, name: str | None = None) -> pa.Field:
+def physical(column: Column) -> pa.Field:
     """Return the field of a column in a file with field IDs."""
-    return pa.field(name or column.name, column.type, metadata={"PARQUET:field_id": str(column.id)})
+    return pa.field(column.name, column.type, metadata={"PARQUET:field_id": str(column.id)})
 
 
 @dataclass

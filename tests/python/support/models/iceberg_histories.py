@@ -219,6 +219,10 @@ class IcebergHistory(IcebergTable):
                 continue
             elif self.chance.random() < 0.4:
                 deletes = self._deletes(file, rows)
+                if self.chance.random() < 0.2:
+                    # Deletes in another partition apply only if their entry names the file.
+                    other = self.chance.choice(self.content.files)
+                    deletes.spec, deletes.partition = other.spec, other.partition
                 self._writer.write_positions(deletes, self.format_version == 3 and self.chance.random() < 0.5)
                 self.content.deletes.append(deletes)
             else:
