@@ -40,6 +40,7 @@ from support.models.iceberg_files import (
 from support.models.odd_values import EPOCH
 from support.models.table_states import UID, Column, LiveRow, State
 
+_ADDED, _EXISTING, _DELETED = ManifestEntryStatus.ADDED, ManifestEntryStatus.EXISTING, ManifestEntryStatus.DELETED
 _START_MS = 1_767_225_600_000
 
 
@@ -206,8 +207,9 @@ class IcebergTable:
 
     def commit(self) -> None:
         """Write the manifests, the list and the metadata of the snapshot."""
-        manifests = self._write_manifests(self.content.files, ManifestContent.DATA)
-        manifests += self._write_manifests(self.content.deletes, ManifestContent.DELETES)
+        before = self.snapshots[self.current].content if self.current else Content()
+        manifests = self._write_manifests(before.files, self.content.files, ManifestContent.DATA)
+        manifests += self._write_manifests(before.deletes, self.content.deletes, ManifestContent.DELETES)
         listing = f"{self._location}/metadata/snap-{self.snapshot}.avro"
         output = self._io.new_output(listing)
         with write_manifest_list(2, output, self.snapshot, self.current, self.sequence, "null") as lists:
@@ -222,16 +224,19 @@ class IcebergTable:
         self.snapshots[self.snapshot] = Version(self.content.copied(), copy.deepcopy(self.columns))
         self.write_metadata()
 
-    def _write_manifests(self, files: Sequence[WrittenFile], kind: ManifestContent) -> list[ManifestFile]:
-        """Write manifests, each for some of the new or the old files of a specification."""
-        groups: dict[tuple[int, bool, int], list[WrittenFile]] = {}
-        for file in files:
-            is_new = file.snapshot == self.snapshot
-            groups.setdefault((file.spec, is_new, self.chance.randrange(2)), []).append(file)
-        return [self._write_manifest(kind, spec, is_new, group) for (spec, is_new, _), group in groups.items()]
+    def _write_manifests(
+        self, before: Sequence[WrittenFile], files: Sequence[WrittenFile], kind: ManifestContent
+    ) -> list[ManifestFile]:
+        """Write manifests, each for some of the new, old or removed files of a specification."""
+        listed = [(file, _ADDED if file.snapshot == self.snapshot else _EXISTING) for file in files]
+        listed += [(file, _DELETED) for file in before if file not in files and self.chance.random() < 0.5]
+        groups: dict[tuple[int, ManifestEntryStatus, int], list[WrittenFile]] = {}
+        for file, status in listed:
+            groups.setdefault((file.spec, status, self.chance.randrange(2)), []).append(file)
+        return [self._write_manifest(kind, spec, status, group) for (spec, status, _), group in groups.items()]
 
     def _write_manifest(
-        self, kind: ManifestContent, spec: int, is_new: bool, files: Sequence[WrittenFile]
+        self, kind: ManifestContent, spec: int, status: ManifestEntryStatus, files: Sequence[WrittenFile]
     ) -> ManifestFile:
         place = f"{self._location}/metadata/m{uuid.UUID(int=self.chance.getrandbits(128))}.avro"
         schema = Schema(*[NestedField(id_, f"x{id_}", TYPES[kind]) for id_, kind in self.types.items()])
@@ -239,7 +244,7 @@ class IcebergTable:
         compression = self.chance.choice(["null", "gzip"])
         with ManifestFileWriter(kind, self.format_version, *arguments, compression) as writer:
             for file in files:
-                writer.add_entry(self._entry(file, is_new))
+                writer.add_entry(self._entry(file, status))
         return writer.to_manifest_file()
 
     def _spec(self, number: int) -> PartitionSpec:
@@ -249,9 +254,10 @@ class IcebergTable:
         ]
         return PartitionSpec(*fields, spec_id=number)
 
-    def _entry(self, file: WrittenFile, is_new: bool) -> ManifestEntry:
+    def _entry(self, file: WrittenFile, status: ManifestEntryStatus) -> ManifestEntry:
         """Return the entry of a file. New files may inherit their snapshot and sequence number."""
-        inherits = is_new and self.chance.random() < 0.6
+        inherits = status == _ADDED and self.chance.random() < 0.6
+        snapshot = self.snapshot if status == _DELETED else file.snapshot
         sequence = None if inherits else file.sequence
         described = Entry.from_args(
             _table_format_version=self.format_version,
@@ -260,8 +266,8 @@ class IcebergTable:
         )
         return ManifestEntry.from_args(
             _table_format_version=self.format_version,
-            status=ManifestEntryStatus.ADDED if is_new else ManifestEntryStatus.EXISTING,
-            snapshot_id=None if inherits and self.chance.random() < 0.5 else file.snapshot,
+            status=status,
+            snapshot_id=None if inherits and self.chance.random() < 0.5 else snapshot,
             sequence_number=sequence,
             file_sequence_number=sequence,
             data_file=described,
