@@ -51,7 +51,7 @@ class DeltaHistory(DeltaTable):
         self._changes.append(change.__name__.strip("_"))
         change()
 
-    def check_model(self, as_of: int | None = None) -> None:
+    def check_model(self) -> None:
         """Check nothing: deltalake reads neither mapped columns nor widened types."""
 
     # Rows

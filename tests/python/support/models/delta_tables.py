@@ -89,19 +89,6 @@ class Version:
     columns: list[DeltaColumn]
 
 
-@dataclass
-class Names:
-    """The names of new files, in folders whose names need escapes."""
-
-    chance: random.Random
-    used: int = 0
-
-    def new(self) -> str:
-        self.used += 1
-        folder = self.chance.choice(["", "a b/", "p=x%2Fy/", "ü/", "50%/"])
-        return f"{folder}f{self.used:03}.parquet"
-
-
 class DeltaTable:
     """A table that commits the actions that it is given."""
 
@@ -117,8 +104,7 @@ class DeltaTable:
         # Versions before this one cannot be read, because their commits were removed.
         self.first = 0
         self.history: list[Version] = []
-        self._names = Names(chance)
-        self._columns_made = 0
+        self._files_made = self._columns_made = 0
 
     @property
     def version(self) -> int:
@@ -199,7 +185,7 @@ class DeltaTable:
         columns = [column for column in columns if column.id == 1 or self.chance.random() > 0.12]
         self.chance.shuffle(columns)
         values = {column.id: [row[column.id] for row in rows] for column in columns}
-        name = self._names.new()
+        name = self._new_name()
         self._write(self.folder / name, columns, values)
         # Clones have the addresses of files.
         is_address = self.chance.random() < 0.1
@@ -207,7 +193,7 @@ class DeltaTable:
             "path": (self.folder / name).as_uri() if is_address else path_in_log(name),
             "partitionValues": {column.physical: _text(partition[column.id]) for column in self.partitioned},
             "size": (self.folder / name).stat().st_size,
-            "modificationTime": 1_700_000_000_000 + self._names.used,
+            "modificationTime": 1_700_000_000_000 + self._files_made,
             "dataChange": True,
         }
         if self.chance.random() < 0.8:
@@ -216,6 +202,12 @@ class DeltaTable:
         self.stored[name] = StoredFile(values, partition, len(rows))
         self.files[name] = AddedFile(action)
         return {"add": action}
+
+    def _new_name(self) -> str:
+        """Return the name of a new file. The names of some folders need escapes."""
+        self._files_made += 1
+        folder = self.chance.choice(["", "a b/", "p=x%2Fy/", "ü/", "50%/"])
+        return f"{folder}f{self._files_made:03}.parquet"
 
     def _write(self, path: Path, columns: Sequence[DeltaColumn], values: Mapping[int, list[Any]]) -> None:
         names = [column.physical for column in columns]

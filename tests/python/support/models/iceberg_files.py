@@ -53,6 +53,13 @@ _UNKNOWN_ID = 9000
 Partition = tuple[Any, ...]
 
 
+@dataclass
+class IcebergColumn(Column):
+    """A column, and its value in the files without it."""
+
+    default: Any = None
+
+
 @dataclass(kw_only=True, eq=False)
 class WrittenFile:
     """A file that manifests list."""
@@ -93,7 +100,7 @@ class PositionDeletes(WrittenFile):
 class EqualityDeletes(WrittenFile):
     """A file that deletes the older rows whose values equal a key."""
 
-    columns: list[Column]
+    columns: list[IcebergColumn]
     keys: list[tuple[Any, ...]]
 
 

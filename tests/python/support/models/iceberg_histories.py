@@ -11,8 +11,16 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.table import StaticTable
 
-from support.models.iceberg_files import TYPES, DataFile, EqualityDeletes, FileWriter, Partition, PositionDeletes
-from support.models.iceberg_tables import IcebergColumn, IcebergTable, PartitionRule, Spec
+from support.models.iceberg_files import (
+    TYPES,
+    DataFile,
+    EqualityDeletes,
+    FileWriter,
+    IcebergColumn,
+    Partition,
+    PositionDeletes,
+)
+from support.models.iceberg_tables import IcebergTable, PartitionRule, Spec
 from support.models.lake_truth import rows as row_texts
 from support.models.odd_values import chosen_rows, odd_value
 from support.models.table_states import difference
@@ -56,14 +64,14 @@ class IcebergHistory(IcebergTable):
             self.write_metadata()
         self.commit()
 
-    def check_model(self, as_of: int | None = None) -> None:
+    def check_model(self) -> None:
         """Compare the rows with those of pyiceberg, which reads neither equality deletes nor empty vectors."""
-        state = self.state(as_of)
-        for deletes in self.snapshots[as_of or self.current or 0].content.deletes:
+        state = self.state()
+        for deletes in self.content.deletes:
             if isinstance(deletes, EqualityDeletes) or (deletes.is_vector and not any(deletes.positions.values())):
                 return
         table = StaticTable.from_metadata(self.metadata_file)
-        found = row_texts(table.scan(snapshot_id=as_of).to_arrow().cast(state.table.schema))
+        found = row_texts(table.scan().to_arrow().cast(state.table.schema))
         expected = row_texts(state.table)
         assert found == expected, f"pyiceberg reads {difference(found, expected)}"
 

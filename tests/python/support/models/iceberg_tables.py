@@ -33,22 +33,16 @@ from support.models.iceberg_files import (
     TYPES,
     DataFile,
     EqualityDeletes,
+    IcebergColumn,
     PositionDeletes,
     WrittenFile,
     local,
 )
 from support.models.odd_values import EPOCH
-from support.models.table_states import UID, Column, LiveRow, State
+from support.models.table_states import UID, LiveRow, State
 
 _ADDED, _EXISTING, _DELETED = ManifestEntryStatus.ADDED, ManifestEntryStatus.EXISTING, ManifestEntryStatus.DELETED
 _START_MS = 1_767_225_600_000
-
-
-@dataclass
-class IcebergColumn(Column):
-    """A column, and its value in the files without it."""
-
-    default: Any = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +162,7 @@ class IcebergTable:
         ]
 
     def _equals_key(self, deletes: EqualityDeletes, file: DataFile, row: int) -> bool:
-        return tuple(self.value(file, column, row) for column in deletes.columns) in deletes.keys  # type: ignore[arg-type]
+        return tuple(self.value(file, column, row) for column in deletes.columns) in deletes.keys
 
     def live(self, content: Content, files: Sequence[DataFile], columns: Sequence[IcebergColumn]) -> list[LiveRow]:
         """Return the rows of some files that are not deleted."""

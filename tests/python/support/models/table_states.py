@@ -76,8 +76,8 @@ class History(Protocol):
     def state(self, as_of: Any = None) -> State:
         """Return the state of a version; without one, of the newest version with the newest columns."""
 
-    def check_model(self, as_of: Any = None) -> None:
-        """Compare the model with a reader of the format, if one can read the version."""
+    def check_model(self) -> None:
+        """Compare the newest state with a reader of the format, if one can read it."""
 
 
 class IndexKeeper:

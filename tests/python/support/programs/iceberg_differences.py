@@ -3,7 +3,7 @@
 `python tests/python/support/programs/iceberg_differences.py --conditions 10000 --seed 1` prints each difference with
 the number of its table, and a summary. The tables have what writers seldom combine: columns that are dropped and added
 again, promoted types, defaults, files without IDs, partitions that change, cut bounds, NaN and -0.0 in partitions,
-position deletes, deletion vectors and equality deletes. pyiceberg reads the newest versions, too: the model is right.
+position deletes, deletion vectors and equality deletes. pyiceberg checks the model: it reads the newest versions.
 """
 
 from __future__ import annotations
