@@ -60,8 +60,6 @@ class IcebergHistory(IcebergTable):
             return
         self.begin()
         change()
-        if self.columns not in self._schemas:
-            self.write_metadata()
         self.commit()
 
     def check_model(self) -> None:

@@ -270,17 +270,19 @@ class IcebergTable:
     # Metadata
 
     def _schema_id(self) -> int:
+        """Return the number of the schema of the present columns."""
+        if self.columns not in self._schemas:
+            self._schemas.append([replace(column) for column in self.columns])
         return self._schemas.index(self.columns)
 
     def write_metadata(self) -> None:
         """Write the metadata with the present columns, specifications and snapshots."""
-        if self.columns not in self._schemas:
-            self._schemas.append([replace(column) for column in self.columns])
+        schema_id = self._schema_id()
         about: dict[str, Any] = {"format-version": self.format_version, "table-uuid": self._id}
         about |= {"location": self._location, "last-sequence-number": self.sequence}
         about |= {"last-updated-ms": _START_MS + self.sequence, "last-column-id": max(self.types)}
         about |= {"schemas": [_schema(number, columns) for number, columns in enumerate(self._schemas)]}
-        about |= {"current-schema-id": self._schema_id(), "default-spec-id": len(self.specs) - 1}
+        about |= {"current-schema-id": schema_id, "default-spec-id": len(self.specs) - 1}
         about |= {"partition-specs": [_spec_fields(number, spec) for number, spec in enumerate(self.specs)]}
         about |= {"last-partition-id": max((rule.id for spec in self.specs for rule in spec), default=999)}
         about |= {"sort-orders": [{"order-id": 0, "fields": []}], "default-sort-order-id": 0}
