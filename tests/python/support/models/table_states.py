@@ -89,7 +89,7 @@ class IndexKeeper:
         self._has_index = False
 
     def follow(self, state: State) -> None:
-        """Open the table again, build or update the index, and compact or verify it, or do less."""
+        """Do some of these: open the table again, build or update the index, compact it, and verify it."""
         chance = self._chance
         if chance.random() < 0.25:
             self.table = ps.open_table(self._folder)
