@@ -115,7 +115,7 @@ class DeltaTable:
     def live(self, files: Files, columns: Sequence[Column]) -> list[LiveRow]:
         """Return the rows of some files that are not deleted."""
         return [
-            LiveRow({column.id: self.stored[name].value(column, row) for column in columns}, str(self.folder / name))
+            LiveRow({column.id: self.stored[name].value(column, row) for column in columns}, self.folder / name)
             for name, added in files.items()
             for row in range(self.stored[name].count)
             if row not in added.deleted
@@ -143,7 +143,7 @@ class DeltaTable:
         lines = self.chance.sample(actions, len(actions))
         ascii_ = self.chance.random() < 0.5
         text = "\n".join(json.dumps(line, ensure_ascii=ascii_) for line in lines)
-        (self.log / f"{self.version + 1:020}.json").write_text(text)
+        (self.log / f"{self.version + 1:020}.json").write_text(text, encoding="utf-8")
         self.history.append(Version(dict(self.files), copy.deepcopy(self.columns)))
 
     def protocol(self) -> Action:

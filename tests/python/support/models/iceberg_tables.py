@@ -172,7 +172,7 @@ class IcebergTable:
             for row in range(file.count):
                 if row not in gone and not any(self._equals_key(deletes, file, row) for deletes in keyed):
                     values = {column.id: self.value(file, column, row) for column in columns}
-                    found.append(LiveRow(values, str(local(file.path))))
+                    found.append(LiveRow(values, local(file.path)))
         return found
 
     def state(self, as_of: int | None = None) -> State:
@@ -180,7 +180,7 @@ class IcebergTable:
             content, columns = self.snapshots[self.current].content if self.current else Content(), self.columns
         else:
             content, columns = self.snapshots[as_of].content, self.snapshots[as_of].columns
-        refused = {str(local(file.path)) for file in content.files if self.equality_deletes(content, file)}
+        refused = {local(file.path) for file in content.files if self.equality_deletes(content, file)}
         return State(columns, self.live(content, content.files, columns), frozenset(refused))
 
     def versions(self) -> list[int]:
