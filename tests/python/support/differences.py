@@ -18,12 +18,13 @@ def run(about: str | None, check_table: Callable[[str, Path], tuple[int, int]], 
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--conditions", type=int, default=10_000)
     parser.add_argument("--seed", default="1")
+    parser.add_argument("--table", type=int, help="check only the table with this number")
     options = parser.parse_args()
     differences = total = 0
-    tables = -(-options.conditions // per_table)
-    for number in range(tables):
+    tables = range(-(-options.conditions // per_table)) if options.table is None else [options.table]
+    for number in tables:
         with tempfile.TemporaryDirectory() as folder:
             wrong, more = check_table(f"{options.seed}-{number}", Path(folder))
             differences, total = differences + wrong, total + more
-    print(f"{differences} of {tables * per_table:,} differ; {total:,} {skipped} skipped")
+    print(f"{differences} of {len(tables) * per_table:,} differ; {total:,} {skipped} skipped")
     sys.exit(differences > 0)

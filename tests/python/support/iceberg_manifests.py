@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
     DataFile,
@@ -18,31 +19,52 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
+    ManifestWriter,
     ManifestWriterV2,
     read_manifest_list,
     write_manifest_list,
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.typedef import Record
+from pyiceberg.typedef import Record, TableVersion
 
 _DELETED_PATH = 2147483546
 
 
-class _Writer(ManifestWriterV2):
-    kind = ManifestContent.DATA
+class ManifestFileWriter(ManifestWriterV2):
+    """Write manifests of any content and version. pyiceberg writes neither deletes nor version 3."""
+
+    def __init__(self, content: ManifestContent, version: TableVersion, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._content, self._version = content, version
 
     def content(self) -> ManifestContent:
-        return self.kind
+        return self._content
 
-    def to_manifest_file(self) -> ManifestFile:
+    @property
+    def version(self) -> TableVersion:
+        return self._version
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return super()._meta | {"content": "data" if self._content == ManifestContent.DATA else "deletes"}
+
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        # Entries have the fields of the version in which pyiceberg writes the file.
+        schema = self._with_partition(self._version)
+        return AvroOutputFile[ManifestEntry](
+            output_file=self._output_file,
+            file_schema=schema,
+            record_schema=schema,
+            schema_name="manifest_entry",
+            metadata=self._meta,
+        )
+
+    def add_entry(self, entry: ManifestEntry) -> ManifestWriter:
+        written = super().add_entry(entry)
         # pyiceberg cannot summarize NaN.
         self._partitions = []
-        return super().to_manifest_file()
-
-
-class _DeleteWriter(_Writer):
-    kind = ManifestContent.DELETES
+        return written
 
 
 class HandWrittenTable:
@@ -101,9 +123,9 @@ class HandWrittenTable:
             file_size_in_bytes=place.stat().st_size,
             **more,
         )
-        make = _Writer if content == DataFileContent.DATA else _DeleteWriter
+        kind = ManifestContent.DATA if content == DataFileContent.DATA else ManifestContent.DELETES
         output = self._io.new_output(f"{house}/manifest-{snapshot}.avro")
-        with make(self.specs[spec_id], self.schema, output, snapshot, "null") as writer:
+        with ManifestFileWriter(kind, 2, self.specs[spec_id], self.schema, output, snapshot, "null") as writer:
             entry = ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=snapshot, data_file=file)
             writer.add_entry(entry)
         listing = f"{house}/snap-{snapshot}.avro"

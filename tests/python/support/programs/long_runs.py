@@ -44,6 +44,8 @@ PROGRAMS = {
     "expression_differences.py": "--conditions 1000",
     "key_differences.py": "--conditions 3000",
     "order_differences.py": "--conditions 1000",
+    "iceberg_differences.py": "--conditions 5000",
+    "delta_differences.py": "--conditions 5000",
     "served_differences.py": "--queries 500",
     "replacing.py": "--reads 5000",
 }

@@ -1,0 +1,188 @@
+"""Check a table with a history against the rows that each of its versions must have."""
+
+from __future__ import annotations
+
+import random
+import traceback
+import warnings
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+import parsieve as ps
+from support.models.lake_truth import rows as row_texts
+from support.models.plan_truth import random_predicate
+from support.models.predicate_reference import rows as matching
+
+UID = "uid"
+# Each history has as many versions, and as many conditions are checked in each.
+CHANGES = 8
+PER_CHANGE = 5
+PER_TABLE = CHANGES * PER_CHANGE
+# As many of them are for an older version.
+OLDER_PER_CHANGE = 2
+
+
+@dataclass
+class Column:
+    """A column of a table. Its ID identifies it, and its name and its type can change."""
+
+    id: int
+    name: str
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class LiveRow:
+    """A row that readers must return: its values by the IDs of columns, and the file that holds it."""
+
+    values: dict[int, Any]
+    path: Path
+
+
+@dataclass(frozen=True)
+class State:
+    """The columns and rows of a version of a table."""
+
+    columns: Sequence[Column]
+    rows: Sequence[LiveRow]
+    # Paths of files whose rows parsieve refuses to read.
+    refused: frozenset[Path] = frozenset()
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """The rows, in their order."""
+        arrays = [pa.array([row.values[column.id] for row in self.rows], column.type) for column in self.columns]
+        return pa.table(arrays, names=[column.name for column in self.columns])
+
+
+class History(Protocol):
+    """A table that changes at random, and a model of its versions."""
+
+    chance: random.Random
+    folder: Path
+
+    def change(self) -> None:
+        """Change the table once."""
+
+    def versions(self) -> Sequence[Any]:
+        """Return the versions that plans can read with `as_of`."""
+
+    def state(self, as_of: Any = None) -> State:
+        """Return the state of a version; without one, of the newest version with the newest columns."""
+
+    def check_model(self) -> None:
+        """Compare the newest state with a reader of the format, if one can read it."""
+
+
+class IndexKeeper:
+    """A reader of a table that opens it again at times, and whose index is often stale."""
+
+    def __init__(self, history: History) -> None:
+        self._folder, self._chance = history.folder, history.chance
+        self.table = ps.open_table(self._folder)
+        self._has_index = False
+
+    def follow(self, state: State) -> None:
+        """Do some of these: open the table again, build or update the index, compact it, and verify it."""
+        chance = self._chance
+        if chance.random() < 0.25:
+            self.table = ps.open_table(self._folder)
+        try:
+            if not self._has_index or chance.random() < 0.3:
+                self._build(state.columns)
+            elif chance.random() < 0.6:
+                self.table.update_index(progress=False)
+        except ps.UnsupportedError:
+            # An index leaves out the files that parsieve cannot read, but it needs one that it can read.
+            if not state.refused:
+                raise
+        if self._has_index and chance.random() < 0.3:
+            # A column may be dropped since the last update.
+            with suppress(ps.ColumnNotFoundError):
+                self.table.compact_index(progress=False)
+        if self._has_index and chance.random() < 0.3:
+            problems = self.table.verify_index()
+            assert not problems, f"problems of the index: {problems}"
+
+    def _build(self, columns: Sequence[Column]) -> None:
+        for kind in self._chance.choice([["sieve"], ["bloom"], ["sieve", "bloom"]]):
+            # Parquet has no Bloom filters of booleans.
+            names = [column.name for column in columns if kind == "sieve" or not pa.types.is_boolean(column.type)]
+            unit = self._chance.choice(["file", "row_group", "rows", "auto"]) if kind == "sieve" else "auto"
+            chosen = self._chance.sample(names, min(len(names), 3))
+            self.table.build_index(chosen, kind, unit=unit, progress=False)
+            self._has_index = True
+
+
+def check_history(seed: str, history: History) -> tuple[int, int]:
+    """Print each difference with its seed. Return how many there are, and how many files the plans skipped."""
+    wrong = skipped = 0
+    with warnings.catch_warnings():
+        # An index warns about files that it leaves out.
+        warnings.simplefilter("ignore")
+        keeper = None
+        for _ in range(CHANGES):
+            try:
+                history.change()
+                keeper = keeper or IndexKeeper(history)
+                keeper.follow(history.state())
+                history.check_model()
+            except Exception as error:
+                _report(seed, history, error)
+                return wrong + 1, skipped
+            for number in range(PER_CHANGE):
+                as_of = history.chance.choice(history.versions()) if number < OLDER_PER_CHANGE else None
+                try:
+                    skipped += check_condition(keeper.table, history.state(as_of), history.chance, as_of)
+                except Exception as error:
+                    wrong += 1
+                    _report(seed, history, error)
+    return wrong, skipped
+
+
+def _report(seed: str, history: History, error: Exception) -> None:
+    about = error if isinstance(error, AssertionError) else "".join(traceback.format_exception(error))
+    print(f"{seed}, {history}: {about}", flush=True)
+
+
+def check_condition(table: ps.Table, state: State, chance: random.Random, as_of: Any = None) -> int:
+    """Compare plans of a random condition with the rows of a state. Return how many files the plans skipped."""
+    condition = random_predicate(chance, state.table)
+    hits = matching(condition, state.table)
+    expected = row_texts(state.table.take(pa.array(hits, pa.int64())))
+    skipped = 0
+    for row_groups in (None, True, False):
+        plan = table.plan(condition, as_of, row_groups=row_groups)
+        about = f"{condition} at {as_of} with row_groups={row_groups}\n{plan.explain()}"
+        kept = set(map(Path, plan.files))
+        lost = {state.rows[hit].path for hit in hits} - kept
+        assert not lost, f"the plan skips files with rows: {sorted(lost)}: {about}"
+        skipped += len(plan.skipped)
+        if state.refused & kept:
+            _check_refusal(plan, about)
+            continue
+        actual = row_texts(plan.to_arrow().select(state.table.column_names).cast(state.table.schema))
+        assert actual == expected, f"{difference(actual, expected)}: {about}"
+        if chance.random() < 0.1:
+            assert plan.to_polars().collect().height == len(expected), f"rows in Polars: {about}"
+    return skipped
+
+
+def _check_refusal(plan: ps.Plan, about: str) -> None:
+    try:
+        plan.to_arrow()
+    except ps.UnsupportedError:
+        return
+    raise AssertionError(f"the plan reads a file that parsieve cannot read: {about}")
+
+
+def difference(actual: Collection[str], expected: Collection[str]) -> str:
+    """Describe how two lists of rows differ."""
+    missing, more = sorted(set(expected) - set(actual)), sorted(set(actual) - set(expected))
+    return f"{len(actual)} rows instead of {len(expected)}, missing: {missing[:3]}, unexpected: {more[:3]}"
