@@ -6,7 +6,6 @@ import random
 import traceback
 import warnings
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -103,9 +102,7 @@ class IndexKeeper:
             if not state.refused:
                 raise
         if self._has_index and chance.random() < 0.3:
-            # A column may be dropped since the last update.
-            with suppress(ps.ColumnNotFoundError):
-                self.table.compact_index(progress=False)
+            self.table.compact_index(progress=False)
         if self._has_index and chance.random() < 0.3:
             problems = self.table.verify_index()
             assert not problems, f"problems of the index: {problems}"
