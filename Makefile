@@ -196,7 +196,7 @@ bench-smoke: develop .venv/stamp-bench ## run every bench once with little data,
 	$(BIN)/python benches/index/sieve_build.py --smoke
 	cargo test --locked $(CARGO_FEATURES) --bench sieve -- --smoke
 
-# All modules with unsafe code outside the bindings. s390x is big-endian.
+# Miri runs the tests of all modules with unsafe code outside the bindings. The target s390x is big-endian.
 MIRI_TARGETS := x86_64-unknown-linux-gnu s390x-unknown-linux-gnu
 miri: export PROPTEST_CASES := 8
 miri: export MIRIFLAGS := -Zmiri-strict-provenance -Zmiri-disable-isolation
@@ -206,8 +206,8 @@ miri: ## run the Rust tests of modules with unsafe code in Miri; needs nightly R
 	$(foreach target,$(MIRI_TARGETS),cargo +nightly miri test --locked --lib --target $(target) \
 		-- bloom:: cursor:: hash:: thrift:: &&) true
 
-# The extension is built with a sanitizer whose runtime is gcc's. Then the Python tests that spend most of their time in
-# the extension run with it, in a copy of the package. The tests that start processes or measure memory are left out.
+# Build the extension with a sanitizer, put it into a copy of the package, and preload gcc's runtime of the sanitizer.
+# Run the Python tests that spend most of their time in the extension.
 SANITIZER ?= address
 SANITIZED := target/sanitized/$(SANITIZER)
 SANITIZER_RUNTIME = $(shell gcc -print-file-name=lib$(if $(filter address,$(SANITIZER)),asan,tsan).so)
@@ -224,7 +224,7 @@ test-sanitized: develop .venv/stamp-test ## run tests of the extension with SANI
 		$(BIN)/python -m pytest -p no:cacheprovider $(SANITIZED_TESTS)
 
 .PHONY: test-long
-test-long: develop .venv/stamp-test ## the tests that take hours: 16 writers with 16,000 commits, and all power cuts
+test-long: develop .venv/stamp-test ## run the tests that take hours: 16 writers with 16,000 commits, and all power cuts
 	PARSIEVE_LONG=1 $(BIN)/python -m pytest -m slow tests/python/index/test_index_writers.py tests/python/index/test_killed_writers.py
 
 # These flags give libFuzzer its coverage on stable Rust, without a nightly toolchain or cargo-fuzz.
@@ -260,7 +260,7 @@ COUNT ?= 300
 SEED ?= 1
 
 .PHONY: mutants
-mutants: develop .venv/stamp-test ## change FOLDER of the package in COUNT random places, and list the changes that no test notices
+mutants: develop .venv/stamp-test ## make COUNT random changes to FOLDER of the package, and list those that its tests do not notice
 	PYTHONPATH=$(CURDIR)/tests/python $(BIN)/python tests/python/support/programs/mutants.py $(FOLDER) --count $(COUNT) --seed $(SEED) --save
 
 RUNS ?= 5

@@ -18,7 +18,7 @@ def random_programs(records: Records) -> str:
         if "findings" in run and "summaries" not in run:
             by_command[run["command"]].append(run)
     if not by_command:
-        return "There is no record yet. Run `make soak` or `make fuzz` to create it."
+        return "There is no record yet. `make soak` and `make fuzz` write one."
     rows = [
         [
             f"`{command}`",
@@ -35,18 +35,18 @@ def tests_under_load(records: Records) -> str:
     """Return the commits, the hours and the results of the test runs under load."""
     runs = [run for run in _runs(records) if "summaries" in run and "busy loops" in run["command"]]
     if not runs:
-        return "There is no record yet. Run `make test-under-load` to create it."
+        return "There is no record yet. `make test-under-load` writes one."
     rows = [[run["date"], run["commit"], f"{run['hours']:.1f}", *_results(run)] for run in runs]
     return as_table(["date", "commit", "hours", "tests passed", "tests failed"], rows)
 
 
 def other_tests(records: Records) -> str:
-    """Return the results of the newest run of each other command that tests."""
+    """Return the results of the newest run of each other test command."""
     newest = {
         run["command"]: run for run in _runs(records) if "summaries" in run and "busy loops" not in run["command"]
     }
     if not newest:
-        return "There is no record yet. Run `long_runs.py record make miri` to create it."
+        return "There is no record yet. `long_runs.py record make miri` writes one."
     rows = [
         [f"`{command}`", run["date"], run["commit"], f"{run['hours'] * 60:.0f}", *_results(run)]
         for command, run in sorted(newest.items())
@@ -58,7 +58,7 @@ def mutants(records: Records) -> str:
     """Return how many of the random changes of each folder the tests noticed."""
     runs = [run for run in _runs(records) if "mutants" in run]
     if not runs:
-        return "There is no record yet. Run `make mutants` to create it."
+        return "There is no record yet. `make mutants` writes one."
     rows = [
         [
             f"`{run['command'].removeprefix('mutants ')}`",

@@ -24,7 +24,7 @@ from parsieve.index.sieve import query
 from parsieve.io.store.open import open_store
 from parsieve.lake.base import Location
 
-STORES = pytest.mark.parametrize("objects", [False, True], ids=["folder", "object store"])
+STORES = pytest.mark.parametrize("in_object_store", [False, True], ids=["folder", "object store"])
 
 State = dict[Location, tuple[str, list[int]]]
 
@@ -68,15 +68,15 @@ def contend(
     seed: int,
     *,
     number_of_writers: int = 8,
-    objects: bool = False,
+    in_object_store: bool = False,
 ) -> int:
     """Let writers compete until the numbers of commits and kills are reached, or the time is over.
 
-    With `objects`, the index is in an object store. Return the number of commits.
+    With `in_object_store`, the index is in an object store. Return the number of commits.
     """
     r = random.Random(seed)
     table, folder, notes = tmp_path / "table", tmp_path / "index", tmp_path / "notes"
-    store = index_writer.index_location(folder, objects)
+    store = index_writer.index_location(folder, in_object_store)
     for empty in (table, notes):
         empty.mkdir()
     lake, version = SavedLake(table), 1
@@ -92,7 +92,7 @@ def contend(
         started += 1
         note = notes / str(started)
         process = server.Process(
-            target=index_writer.main, args=(str(table), str(folder), str(note), str(started), objects)
+            target=index_writer.main, args=(str(table), str(folder), str(note), str(started), in_object_store)
         )
         process.start()
         return process, note
@@ -140,7 +140,7 @@ def contend(
     assert collected > 0
     index = TableIndex.open(store)
     assert index is not None
-    files = folder / "index" if objects else folder
+    files = folder / "index" if in_object_store else folder
     assert [part.name for part in stored_commits[-1].parts() if part.name and not (files / part.name).exists()] == []
     index.update(lake, lake.snapshot(), progress=False)
     assert index.verify(lake, lake.snapshot()) == []
@@ -152,15 +152,17 @@ def contend(
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no fork")
 @pytest.mark.timeout(1200)
 @STORES
-def test_eight_writers_lose_no_commit_and_readers_lose_no_row(tmp_path: Path, objects: bool) -> None:
-    contend(tmp_path, commits=60, kills=10, seconds=1000, seed=1, objects=objects)
+def test_eight_writers_lose_no_commit_and_readers_lose_no_row(tmp_path: Path, in_object_store: bool) -> None:
+    contend(tmp_path, commits=60, kills=10, seconds=1000, seed=1, in_object_store=in_object_store)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif("PARSIEVE_LONG" not in os.environ, reason="takes up to two hours; PARSIEVE_LONG=1 runs it")
 @pytest.mark.timeout(8000)
 @STORES
-def test_sixteen_writers_lose_none_of_16_000_commits(tmp_path: Path, objects: bool) -> None:
+def test_sixteen_writers_lose_none_of_16_000_commits(tmp_path: Path, in_object_store: bool) -> None:
     wanted = 16_000
-    commits = contend(tmp_path, wanted, kills=100, seconds=7000, seed=2, number_of_writers=16, objects=objects)
+    commits = contend(
+        tmp_path, wanted, kills=100, seconds=7000, seed=2, number_of_writers=16, in_object_store=in_object_store
+    )
     assert commits >= wanted

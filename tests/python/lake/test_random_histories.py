@@ -1,4 +1,4 @@
-"""Random histories of hand-written tables against models of their rows. The programs of the models check many more."""
+"""Plans of random tables return the rows of a model. The programs `*_differences.py` check many more tables."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _DELETED_PATH = 2147483546
 
 
 class ManifestFileWriter(ManifestWriterV2):
-    """Write manifests of any content and version. pyiceberg writes neither deletes nor version 3."""
+    """Write manifests of any content and format version. pyiceberg writes no delete manifests, and not version 3."""
 
     def __init__(self, content: ManifestContent, version: TableVersion, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -67,8 +67,8 @@ def compact(
 
     A column without deltas and without masked slices is skipped, unless `rewrite` or `purge` is true. With either, a
     new base in format 2 has nothing of the old one: it is read from the table, and has the same bytes as a new build.
-    Bloom and text indexes are skipped too, because updates merge their shelves. Without `columns`, an index in format 2
-    of a column that was dropped from the table is also skipped.
+    Bloom and text indexes are skipped too, because updates merge their shelves. If `columns` is None, indexes in
+    format 2 are also skipped if the table no longer has their column.
     """
     newest = log.newest()
     if newest is None or newest.is_empty:
@@ -86,7 +86,7 @@ def compact(
         with executor:
             table = _Table(log.store, executor, lake, snapshot)
             if columns is None:
-                in_format_2 = [state for state in in_format_2 if not table.has_dropped(state)]
+                in_format_2 = [state for state in in_format_2 if not table.is_column_dropped(state)]
             compacted += table.compact(in_format_2, rewrite=rewrite, purge=purge)
     return _commit(log, compacted, must_replace=purge)
 
@@ -143,8 +143,8 @@ class _Table:
         self._lake = lake
         self._target = None if snapshot is None else Target.of(snapshot)
 
-    def has_dropped(self, state: ColumnState) -> bool:
-        """Return whether the table no longer has an indexed column."""
+    def is_column_dropped(self, state: ColumnState) -> bool:
+        """Return whether the column of an index was dropped from the table."""
         return self._target is not None and self._target.find_column(state) is None
 
     def compact(self, states: Sequence[ColumnState], *, rewrite: bool, purge: bool) -> list[Compacted]:

@@ -45,10 +45,10 @@ class LogState:
 
 
 def latest_version(storage: Storage) -> int:
-    """Return the newest version in the log. Its commit may be missing if it has a checkpoint."""
+    """Return the newest version in the log. A version with a checkpoint may have no commit file."""
     names = storage.names("_delta_log")
     newest = max((name for name in names if _COMMIT.fullmatch(name)), default="")
-    # The names of nearly all checkpoints come before that of the newest commit.
+    # Most checkpoint names sort before the newest commit's name, so only the few names after it are parsed.
     checkpoint, _ = _checkpoint({name for name in names if name > newest})
     if not newest and checkpoint < 0:
         raise FileNotFoundError(f"no Delta table in {storage.uri}")

@@ -1,4 +1,4 @@
-"""Write checkpoints of hand-written Delta tables in every form, also beside files that readers must ignore."""
+"""Write checkpoints of Delta tables in every form, sometimes with extra files that readers must ignore."""
 
 from __future__ import annotations
 

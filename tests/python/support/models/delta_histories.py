@@ -45,7 +45,7 @@ class DeltaHistory(DeltaTable):
     def change(self) -> None:
         """Change the rows or the columns, or write a checkpoint."""
         changes = [self._append, self._delete, self._remove, self._restore, self._change_columns, self._compact]
-        change = self.chance.choices([*changes, self._check_point], [2, 2, 1, 1, 2, 1, 2])[0]
+        change = self.chance.choices([*changes, self._write_checkpoint], [2, 2, 1, 1, 2, 1, 2])[0]
         if not self.files:
             change = self._append
         self._changes.append(change.__name__.strip("_"))
@@ -122,7 +122,7 @@ class DeltaHistory(DeltaTable):
     # Columns
 
     def _change_columns(self) -> None:
-        """Rename, drop, replace, widen or add a column, or let two columns change their names."""
+        """Rename, drop, replace, widen or add a column, or swap the names of two columns."""
         mapped = ["rename", "drop", "replace", "swap"] if self.mode != "none" else []
         change = self.chance.choice([*mapped, "widen", "widen", "add"])
         self._changes.append(change)
@@ -150,7 +150,7 @@ class DeltaHistory(DeltaTable):
             column = self.chance.choice(ready)
             column.type, column.is_widened = self.chance.choice(_WIDER[column.type]), True
 
-    def _check_point(self) -> None:
+    def _write_checkpoint(self) -> None:
         checkpoint = Checkpoint(self)
         self._changes.append(checkpoint.write())
         checkpoint.tidy()

@@ -34,7 +34,7 @@ TYPES: dict[pa.DataType, str] = {
     pa.bool_(): "boolean",
 }
 _FEATURES = ["columnMapping", "deletionVectors", "typeWidening", "timestampNtz", "v2Checkpoint"]
-# Writers cut texts in statistics after as many characters, and add a high one to an upper bound.
+# Writers cut texts in statistics after this many characters, and append a high character to an upper bound.
 _CUT = 32
 
 Action = dict[str, Any]
@@ -131,7 +131,7 @@ class DeltaTable:
     # The log
 
     def add_column(self, name: str, kind: pa.DataType) -> None:
-        """Add a column. Its physical name is new, unless the table is new or has no column mapping."""
+        """Add a column. With column mapping, its physical name differs, except for some columns of a new table."""
         self._columns_made += 1
         number, physical = self._columns_made, f"col-{self._columns_made}"
         if self.mode == "none" or (not self.history and self.chance.random() < 0.4):
@@ -187,7 +187,7 @@ class DeltaTable:
         values = {column.id: [row[column.id] for row in rows] for column in columns}
         name = self._new_name()
         self._write(self.folder / name, columns, values)
-        # Clones have the addresses of files.
+        # The logs of shallow clones have absolute URIs.
         is_address = self.chance.random() < 0.1
         action = {
             "path": (self.folder / name).as_uri() if is_address else path_in_log(name),
@@ -225,12 +225,12 @@ class DeltaTable:
 
 
 def path_in_log(name: str) -> str:
-    """Return the name of a file as the log has it."""
+    """Return the name of a file as it appears in the log."""
     return quote(name, safe="/=")
 
 
 def _text(value: Any) -> str | None:
-    """Return a partition value as the log has it."""
+    """Return a partition value as it appears in the log."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -252,7 +252,7 @@ class Statistics:
     nulls: dict[str, int] = field(default_factory=dict)
 
     def of(self, columns: Sequence[DeltaColumn], values: Mapping[int, list[Any]]) -> dict[str, Any]:
-        """Return the statistics of some columns, as the log has them."""
+        """Return the statistics of some columns in the form of the log."""
         for column in columns:
             if self.chance.random() < 0.85:
                 self._add(column, values[column.id])
@@ -265,7 +265,7 @@ class Statistics:
         known = ordered(values)
         special = any(isinstance(value, float) and not math.isfinite(value) for value in values)
         if not known or special or pa.types.is_boolean(column.type):
-            # JSON has no such numbers, and Delta has no bounds of booleans.
+            # JSON has no NaN or infinity, and Delta has no bounds for booleans.
             return
         lower, upper = known[0], known[-1]
         if isinstance(lower, str):
@@ -281,7 +281,7 @@ class Statistics:
 
 def _json_bound(value: Any) -> Any:
     if isinstance(value, dt.datetime):
-        # Delta cuts times to milliseconds, also upper bounds.
+        # Delta truncates times to milliseconds, even in upper bounds.
         return value.isoformat(timespec="milliseconds")
     if isinstance(value, dt.date):
         return value.isoformat()

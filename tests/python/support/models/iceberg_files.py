@@ -55,14 +55,14 @@ Partition = tuple[Any, ...]
 
 @dataclass
 class IcebergColumn(Column):
-    """A column, and its value in the files without it."""
+    """A column, and the default value that it has in files without it."""
 
     default: Any = None
 
 
 @dataclass(kw_only=True, eq=False)
 class WrittenFile:
-    """A file that manifests list."""
+    """A file that is listed in a manifest."""
 
     path: str
     spec: int
@@ -91,7 +91,7 @@ class PositionDeletes(WrittenFile):
     """A file of position deletes, or a deletion vector."""
 
     positions: dict[str, set[int]]
-    # The only data file that it is for, if its entry in the manifest names it.
+    # The path of its only data file, if its manifest entry identifies it by name or by equal path bounds.
     target: str | None = None
     is_vector: bool = False
 
@@ -202,7 +202,7 @@ class FileWriter:
             self._bound_paths(file, paths[0], paths[-1])
 
     def _bound_paths(self, file: PositionDeletes, first: str, last: str) -> None:
-        """Give position deletes bounds of their paths. Equal bounds name the only data file."""
+        """Add path bounds to the entry of position deletes. Equal bounds identify the only data file."""
         size = self.chance.choice([16, 10**6, 10**6])
         upper = cut_upper_bound(last, size)
         assert isinstance(upper, str)

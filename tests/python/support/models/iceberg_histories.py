@@ -76,7 +76,7 @@ class IcebergHistory(IcebergTable):
     # Columns
 
     def _change_columns(self) -> None:
-        """Rename, drop, replace, promote or add a column, or let two columns change their names."""
+        """Rename, drop, replace, promote or add a column, or swap the names of two columns."""
         others = self.columns[1:]
         change = self.chance.choice(["rename", "drop", "replace", "promote", "swap", "add"])
         self._changes.append(change)
@@ -105,7 +105,7 @@ class IcebergHistory(IcebergTable):
         if self.format_version == 3 and self.current and self.chance.random() < 0.4:
             default = odd_value(self.chance, kind)
         if isinstance(default, float) and not math.isfinite(default):
-            # JSON has no such numbers.
+            # JSON has no NaN or infinity.
             default = None
         self.columns.append(IcebergColumn(number, name, kind, default))
         self.types[number] = kind
@@ -116,7 +116,7 @@ class IcebergHistory(IcebergTable):
     # Partitions
 
     def _change_partitions(self) -> None:
-        """Partition new files by none, one or two other columns."""
+        """Replace the partitioning of new files: choose no, one or two columns."""
         sources = self.chance.sample(self.columns, min(len(self.columns), self.chance.choice([0, 1, 1, 2])))
         first = 1000 + sum(map(len, self.specs))
         self.specs.append(
@@ -136,7 +136,7 @@ class IcebergHistory(IcebergTable):
     # Rows
 
     def _append(self) -> None:
-        """Add one to three files, or more if rows differ in their partition."""
+        """Write up to three batches of rows, with a file for each partition of a batch."""
         for _ in range(self.chance.choice([1, 1, 2, 3])):
             spec = len(self.specs) - 1
             spec = spec if self._usable(spec) else 0
@@ -148,7 +148,7 @@ class IcebergHistory(IcebergTable):
                 self._write_rows(rows, spec, partition)
 
     def _draw(self, spec: Spec) -> list[Values]:
-        """Return new rows. Columns that partition the table, and some others, have the same value in all rows."""
+        """Return new rows. Partition columns have one value in all rows, and other columns repeat a value in some."""
         chance, rows = self.chance, []
         sources = {rule.source for rule in spec}
         same = {column.id: odd_value(chance, column.type) for column in self.columns}
@@ -224,7 +224,7 @@ class IcebergHistory(IcebergTable):
                 # A file with a vector must not get position deletes.
                 continue
             elif self.chance.random() < 0.4:
-                deletes = self._deletes(file, rows)
+                deletes = self._new_deletes(file, rows)
                 if self.chance.random() < 0.2:
                     # Deletes in another partition apply only if their entry names the file.
                     other = self.chance.choice(self.content.files)
@@ -232,13 +232,13 @@ class IcebergHistory(IcebergTable):
                 self._writer.write_positions(deletes, self.format_version == 3 and self.chance.random() < 0.5)
                 self.content.deletes.append(deletes)
             else:
-                shared.setdefault(file.place, self._deletes(file, set())).positions[file.path] = rows
+                shared.setdefault(file.place, self._new_deletes(file, set())).positions[file.path] = rows
         for deletes in shared.values():
             self._writer.write_positions(deletes, names_target=False)
         self._add_vectors(vectors)
         self.content.deletes += shared.values()
 
-    def _deletes(self, file: DataFile, rows: set[int]) -> PositionDeletes:
+    def _new_deletes(self, file: DataFile, rows: set[int]) -> PositionDeletes:
         return PositionDeletes(
             path=self.new_path("parquet"),
             spec=file.spec,
@@ -250,7 +250,7 @@ class IcebergHistory(IcebergTable):
 
     def _vector(self, file: DataFile, rows: set[int]) -> PositionDeletes:
         """Return the new vector of a file. It replaces the old one, and maybe the position deletes of the file."""
-        vector = self._deletes(file, rows | self.content.deleted_positions(file))
+        vector = self._new_deletes(file, rows | self.content.deleted_positions(file))
         vector.target, vector.is_vector = file.path, True
         keeps_files = self.chance.random() < 0.5
         self.content.deletes = [

@@ -73,7 +73,7 @@ Spec = tuple[PartitionRule, ...]
 
 
 def internal(value: Any) -> Any:
-    """Return dates and times as Iceberg's metadata has them."""
+    """Convert a date or a time to the integer that Iceberg stores. Return other values unchanged."""
     if isinstance(value, dt.datetime):
         return (value - EPOCH) // dt.timedelta(microseconds=1)
     return (value - EPOCH.date()).days if isinstance(value, dt.date) else value
@@ -123,11 +123,11 @@ class IcebergTable:
         self.content = Content()
         self.snapshots: dict[int, Version] = {}
         self.current: int | None = None
-        # The names of columns in files without field IDs. Each is unique, also among dropped columns.
+        # The names of columns in files without field IDs. They are unique, even among dropped columns.
         self.mapped_names = {1: UID}
         self.has_name_mapping = chance.random() < 0.4
         self.metadata_file = ""
-        # The last type of each column, also of dropped ones.
+        # The newest type of each column, including dropped ones.
         self.types: dict[int, pa.DataType] = {1: pa.int64()}
         self._schemas: list[list[IcebergColumn]] = []
         self._described: list[dict[str, Any]] = []
@@ -318,7 +318,7 @@ def _field(column: IcebergColumn) -> dict[str, Any]:
 
 
 def _json_default(value: Any) -> Any:
-    """Return a default value as the metadata of a table has it."""
+    """Return a default value in the JSON form of the table's metadata."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, dt.datetime):

@@ -17,7 +17,7 @@ EPOCH = dt.datetime(1970, 1, 1)
 _HIGHEST = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
-# Writers cut texts after 16 or 32 characters, and some characters have two units in UTF-16 or four bytes in UTF-8.
+# Writers cut texts after 16 or 32 characters. Some characters take two units in UTF-16, or four bytes in UTF-8.
 _TEXTS = ["", "a", "b", "ab", "\uffff", "ü" * 20, "ü" * 33, "😀" * 17, "😀" * 33, "z\U0010ffff" * 20]
 _TEXTS += [start for size in (16, 32) for start in ("x" * size, "x" * size + "y", "x" * (size - 1) + "😀z")]
 _BYTES = [b"", b"\0", b"\xff", b"\xff" * 20, b"a" * 16, b"a" * 16 + b"b"]
@@ -31,7 +31,7 @@ PATH_TEXTS += ["__HIVE_DEFAULT_PARTITION__x"]
 
 
 def odd_value(chance: random.Random, kind: pa.DataType) -> Any:
-    """Return a null or a value of a type. Many are at the edge of its range."""
+    """Return a random value of a type, or null. Many values are at the edge of the range."""
     if chance.random() < 0.15:
         return None
     if pa.types.is_integer(kind):
@@ -65,7 +65,7 @@ def _rank(value: Any) -> Any:
 
 
 def cut_upper_bound(value: str | bytes, size: int) -> str | bytes | None:
-    """Return a bound of at most `size` characters or bytes that no value with this prefix exceeds, or None."""
+    """Return an upper bound of at most `size` characters or bytes for all values with this prefix, or None."""
     if len(value) <= size:
         return value
     if isinstance(value, bytes):
@@ -97,6 +97,6 @@ def write_oddly(
 
 
 def chosen_rows(chance: random.Random, count: int) -> set[int]:
-    """Return none, some or all of the numbers of rows."""
+    """Choose none, some or all of the row numbers."""
     share = chance.choice([0.0, 0.1, 0.5, 1.0])
     return {row for row in range(count) if chance.random() < share}

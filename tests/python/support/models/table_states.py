@@ -19,11 +19,11 @@ from support.models.plan_truth import random_predicate
 from support.models.predicate_reference import rows as matching
 
 UID = "uid"
-# Each history has as many versions, and as many conditions are checked in each.
+# The number of changes in a history, and of conditions that are checked after each change.
 CHANGES = 8
 PER_CHANGE = 5
 PER_TABLE = CHANGES * PER_CHANGE
-# As many of them are for an older version.
+# The number of those conditions that are checked against an older version.
 OLDER_PER_CHANGE = 2
 
 
@@ -73,14 +73,14 @@ class History(Protocol):
         """Return the versions that plans can read with `as_of`."""
 
     def state(self, as_of: Any = None) -> State:
-        """Return the state of a version; without one, of the newest version with the newest columns."""
+        """Return the state of a version, or of the newest one with the newest columns if `as_of` is None."""
 
     def check_model(self) -> None:
         """Compare the newest state with a reader of the format, if one can read it."""
 
 
 class IndexKeeper:
-    """A reader of a table that opens it again at times, and whose index is often stale."""
+    """A reader that sometimes opens a table again, and often has a stale index."""
 
     def __init__(self, history: History) -> None:
         self._folder, self._chance = history.folder, history.chance
@@ -98,7 +98,7 @@ class IndexKeeper:
             elif chance.random() < 0.6:
                 self.table.update_index(progress=False)
         except ps.UnsupportedError:
-            # An index leaves out the files that parsieve cannot read, but it needs one that it can read.
+            # An index leaves out unreadable files. A build without any readable file raises this error.
             if not state.refused:
                 raise
         if self._has_index and chance.random() < 0.3:

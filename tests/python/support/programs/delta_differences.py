@@ -1,9 +1,9 @@
-"""Compare the rows of random Delta tables with a model of their histories, by every way to read a plan.
+"""Read random Delta tables through plans, and compare the rows with a model of their histories.
 
 `python tests/python/support/programs/delta_differences.py --conditions 10000 --seed 1` prints each difference with the
-number of its table, and a summary. The tables have what writers seldom combine: every mode of column mapping, columns
-that are dropped and added again, widened types, cut bounds, deletion vectors, restores, every form of checkpoint, and
-paths and partitions with odd characters.
+number of its table, and a summary. The tables combine features that writers seldom combine: every mode of column
+mapping, columns that are dropped and added again, widened types, cut bounds, deletion vectors, restores, every form of
+checkpoint, and paths and partitions with odd characters.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Compare the rows of random Iceberg tables with a model of their histories, by every way to read a plan.
+"""Read random Iceberg tables through plans, and compare the rows with a model of their histories.
 
 `python tests/python/support/programs/iceberg_differences.py --conditions 10000 --seed 1` prints each difference with
-the number of its table, and a summary. The tables have what writers seldom combine: columns that are dropped and added
-again, promoted types, defaults, files without IDs, partitions that change, cut bounds, NaN and -0.0 in partitions,
-position deletes, deletion vectors and equality deletes. pyiceberg checks the model: it reads the newest versions.
+the number of its table, and a summary. The tables combine features that writers seldom combine: columns that are
+dropped and added again, promoted types, defaults, files without IDs, partitions that change, cut bounds, NaN and -0.0
+in partitions, position deletes, deletion vectors and equality deletes. To check the model, pyiceberg reads the newest
+version too.
 """
 
 from __future__ import annotations

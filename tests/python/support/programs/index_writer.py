@@ -16,18 +16,18 @@ from parsieve.index import TableIndex
 from support.models.model_lake import SavedLake
 
 
-def index_location(folder: Path, objects: bool) -> Any:
+def index_location(folder: Path, in_object_store: bool) -> Any:
     """Return the location of an index: a folder, or a bucket in this folder."""
-    if not objects:
+    if not in_object_store:
         return folder
     from obstore.store import LocalStore
 
     return LocalStore(folder, mkdir=True), "index"
 
 
-def main(table: str, store: str, notes: str, seed: str, objects: bool = False) -> None:
+def main(table: str, folder: str, notes: str, seed: str, in_object_store: bool = False) -> None:
     """Build, update and compact in an endless loop."""
-    location = index_location(Path(store), objects)
+    location = index_location(Path(folder), in_object_store)
     r = random.Random(int(seed))
     lake = SavedLake(Path(table))
     fd = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

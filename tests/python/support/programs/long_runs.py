@@ -9,7 +9,7 @@ test-under-load` append their runs too:
     python tests/python/support/programs/long_runs.py tests --runs 5 --busy-loops 3
 
 With `--also CHECKOUT`, another checkout of the same commit runs its tests at the same time. Both runs are recorded. To
-run and record another command that tests, for example `make miri`, pass it to `record`:
+run and record another test command, for example `make miri`, pass it to `record`:
 
     python tests/python/support/programs/long_runs.py record make miri
 """
@@ -161,8 +161,8 @@ def run_tests(runs: int, busy_loops: int, others: list[Path]) -> bool:
     return failed
 
 
-def record(command: list[str]) -> bool:
-    """Run a command that tests, and append its results. Return whether it failed."""
+def run_and_record(command: list[str]) -> bool:
+    """Run a test command, and append its results. Return whether it failed."""
     done, seconds = _run(command, ROOT)
     _append_tests(shlex.join(command), done, seconds)
     return bool(done.returncode)
@@ -218,7 +218,7 @@ def _append(**run: object) -> None:
 
 
 def main() -> int:
-    """Run a command. Return 1 if a program found something."""
+    """Run a command. Return 1 if a program found something, or if the tests failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("soak").add_argument("--hours", type=float, default=1)
@@ -233,7 +233,7 @@ def main() -> int:
     commands.add_parser("record").add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     if options.command == "record":
-        return int(record(options.arguments))
+        return int(run_and_record(options.arguments))
     if options.command == "tests":
         return int(run_tests(options.runs, options.busy_loops, options.also))
     if options.command == "soak":

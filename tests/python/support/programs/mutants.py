@@ -1,4 +1,4 @@
-"""Change the package in random places, and list the changes that no test notices.
+"""Make random changes to a folder of the package, and list those that its tests do not notice.
 
     PYTHONPATH=tests/python python tests/python/support/programs/mutants.py predicate --count 300 --seed 1
 
@@ -48,7 +48,7 @@ OPPOSITES: dict[type[ast.AST], type[ast.AST]] = {
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }
-# A mutant that takes this many times as long as the tests without a change is counted as noticed.
+# A mutant counts as noticed if its tests take a minute more than this many times their usual time.
 PATIENCE = 5
 
 
@@ -91,7 +91,7 @@ def mutants_of(path: Path) -> list[Mutant]:
 
 
 def _nodes(tree: ast.AST) -> Iterator[ast.expr | ast.stmt]:
-    """Yield the nodes that run: no types, docstrings, imports for types only, or messages of errors."""
+    """Yield the nodes to change. Skip types, decorators, imports for types only, assertions, raises and f-strings."""
     for name, value in ast.iter_fields(tree):
         if name in ("annotation", "returns", "decorator_list", "type_params"):
             continue
@@ -136,7 +136,7 @@ def _is_none(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and value.value is None
 
 
-class Bench:
+class MutantRunner:
     """Copies of the package in which workers try mutants."""
 
     def __init__(self, folder: Path, tests: list[str], workers: int) -> None:
@@ -146,24 +146,24 @@ class Bench:
             shutil.copytree(PACKAGE, folder / str(number) / "parsieve", ignore=shutil.ignore_patterns("__pycache__"))
             self._copies.put(folder / str(number))
         begun = time.monotonic()
-        if self._run(folder / "0", None):
+        if self._tests_fail(folder / "0", None):
             raise SystemExit(f"the tests fail without a change: {' '.join(tests)}")
         self.limit = PATIENCE * (time.monotonic() - begun) + 60
 
     def is_noticed(self, mutant: Mutant) -> bool:
         """Return whether a test fails, or takes too long, with a change."""
-        home = self._copies.get()
-        target = home / "parsieve" / mutant.path.relative_to(PACKAGE)
+        package_copy = self._copies.get()
+        target = package_copy / "parsieve" / mutant.path.relative_to(PACKAGE)
         source = mutant.path.read_bytes()
         try:
             target.write_bytes(mutant.apply(source))
-            return self._run(home, self.limit)
+            return self._tests_fail(package_copy, self.limit)
         finally:
             target.write_bytes(source)
-            self._copies.put(home)
+            self._copies.put(package_copy)
 
-    def _run(self, home: Path, limit: float | None) -> bool:
-        paths = os.pathsep.join([str(home), str(ROOT / "tests" / "python")])
+    def _tests_fail(self, package_copy: Path, limit: float | None) -> bool:
+        paths = os.pathsep.join([str(package_copy), str(ROOT / "tests" / "python")])
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *self._tests]
         environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
         try:
@@ -176,7 +176,7 @@ class Bench:
 
 
 def main() -> None:
-    """Try a sample of the mutants of a folder, and print the ones that no test notices."""
+    """Try a sample of the mutants of a folder, and print those that its tests do not notice."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="a folder or a file of the package, for example plan/evidence")
     parser.add_argument("--tests", nargs="+", help="by default the tests of the folder")
@@ -186,22 +186,22 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help="append the result to the ledger of long runs")
     options = parser.parse_args()
     begun = time.monotonic()
-    place = PACKAGE / options.folder
-    files = sorted(place.rglob("*.py")) if place.is_dir() else [place]
-    everything = [mutant for file in files for mutant in mutants_of(file)]
-    sample = random.Random(options.seed).sample(everything, min(options.count, len(everything)))
+    path = PACKAGE / options.folder
+    files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    all_mutants = [mutant for file in files for mutant in mutants_of(file)]
+    sample = random.Random(options.seed).sample(all_mutants, min(options.count, len(all_mutants)))
     tests = options.tests or [f"tests/python/{options.folder.partition('/')[0]}"]
-    survivors = []
+    unnoticed = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.workers) as pool:
-        bench = Bench(Path(folder), tests, options.workers)
-        for mutant, is_noticed in zip(sample, pool.map(bench.is_noticed, sample), strict=True):
+        runner = MutantRunner(Path(folder), tests, options.workers)
+        for mutant, is_noticed in zip(sample, pool.map(runner.is_noticed, sample), strict=True):
             if not is_noticed:
-                survivors.append(mutant.describe(mutant.path.read_bytes()))
-                print(survivors[-1], flush=True)
-    print(f"{len(sample) - len(survivors)} of {len(sample)} mutants noticed ({len(everything):,} in {options.folder})")
+                unnoticed.append(mutant.describe(mutant.path.read_bytes()))
+                print(unnoticed[-1], flush=True)
+    print(f"{len(sample) - len(unnoticed)} of {len(sample)} mutants noticed ({len(all_mutants):,} in {options.folder})")
     if options.save:
         seconds = time.monotonic() - begun
-        long_runs.record_mutants(options.folder, options.seed, seconds, len(sample), survivors)
+        long_runs.record_mutants(options.folder, options.seed, seconds, len(sample), unnoticed)
 
 
 if __name__ == "__main__":
