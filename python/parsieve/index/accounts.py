@@ -13,9 +13,9 @@ from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.index.build.renewals import Renewed
 from parsieve.index.build.settle import log_left_out, path_of_slice, settle, unsettled
-from parsieve.index.build.target import Target
 from parsieve.index.findings import name_of
 from parsieve.index.log import bindings
+from parsieve.index.log.columns import find_field
 from parsieve.index.reports import BuildReport, CompactReport, UpdateReport
 from parsieve.index.sizes import lookup_bytes, pages_bytes, stored_bytes
 from parsieve.index.view import View
@@ -120,11 +120,10 @@ class Account:
         notes = []
         if before is not None and before.commit.pages != view.commit.pages:
             notes.append("the map of pages is as after a new build")
-        target = Target.of(snapshot)
         notes += [
             f"{index_name(path)} was dropped from the table, so its index was not compacted; update_index() removes it"
             for path, state in view.columns.items()
-            if target.find_column(state) is None
+            if state.layout is not None and find_field(snapshot.schema, path, state.field_id) is None
         ]
         return CompactReport(
             columns=tuple(merged),

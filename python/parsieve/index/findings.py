@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from parsieve.errors import ColumnNotFoundError, ConflictError
-from parsieve.index.log.columns import current_field
+from parsieve.errors import ConflictError
+from parsieve.index.log.columns import find_field
 from parsieve.index.log.commit import BloomState, ColumnState
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 
@@ -43,10 +43,10 @@ def current_rows(
     state: ColumnState | BloomState, bound: Mapping[Location, str], lake: Lake, snapshot: Snapshot
 ) -> Iterator[tuple[Slice, Iterator[pa.Array]]]:
     """Yield the slices whose current version the index covers, each with the values of the column, or lists of them."""
-    try:
-        path, _ = current_field(snapshot.schema, state.path, state.field_id)
-    except ColumnNotFoundError:
+    column = find_field(snapshot.schema, state.path, state.field_id)
+    if column is None:
         return
+    path, _ = column
     for file_slice in snapshot.slices:
         if file_slice.token and bound.get(file_slice.location) == file_slice.token:
             yield file_slice, _values(lake, file_slice, path)

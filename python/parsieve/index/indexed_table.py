@@ -255,7 +255,8 @@ class IndexedTable:
             columns: A name, a tuple of names for a field of a struct, or a list of these. None compacts all columns
                 that the table still has.
             purge: Whether to read all files again, so that the new index has no trace of deleted rows. If you then call
-                `expire_index(0)`, no version of the index contains these rows.
+                `expire_index(0)`, no version of the index contains these rows. If an indexed column was dropped from
+                the table, call `update_index` first.
             memory: How many bytes of rows to hold in memory. The rest is spilled to disk.
             threads: The number of threads; None uses one per processor.
             progress: Whether to show a progress bar on standard error; None shows it on a terminal.

@@ -157,7 +157,7 @@ def test_eight_writers_lose_no_commit_and_readers_lose_no_row(tmp_path: Path, in
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("PARSIEVE_LONG" not in os.environ, reason="takes up to two hours; PARSIEVE_LONG=1 runs it")
+@pytest.mark.skipif("PARSIEVE_LONG" not in os.environ, reason="`make test-long` runs it")
 @pytest.mark.timeout(8000)
 @STORES
 def test_sixteen_writers_lose_none_of_16_000_commits(tmp_path: Path, in_object_store: bool) -> None:

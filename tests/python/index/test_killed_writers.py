@@ -150,7 +150,7 @@ def record(
     return before, recording
 
 
-LONG = pytest.mark.skipif("PARSIEVE_LONG" not in os.environ, reason="takes an hour; PARSIEVE_LONG=1 runs it")
+LONG = pytest.mark.skipif("PARSIEVE_LONG" not in os.environ, reason="`make test-long` runs it")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from support.programs import delta_differences, iceberg_differences
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 
 @pytest.mark.parametrize("number", range(4))
 def test_plans_return_the_rows_of_the_iceberg_model(tmp_path: Path, number: int) -> None:

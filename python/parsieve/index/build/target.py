@@ -9,9 +9,8 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.errors import ColumnNotFoundError
 from parsieve.index.build.renewals import Renewed
-from parsieve.index.log.columns import current_field
+from parsieve.index.log.columns import find_field
 from parsieve.index.log.commit import BloomState, ColumnState, TableState
 from parsieve.lake.base import ColumnPath, Location, Slice, Snapshot
 from parsieve.lake.slices import Slices, locations_and_tokens
@@ -44,10 +43,7 @@ class Target:
 
     def find_column(self, state: ColumnState | BloomState) -> tuple[ColumnPath, pa.Field] | None:
         """Return the current path and field of an indexed column, or None if the table no longer has it."""
-        try:
-            return current_field(self.snapshot.schema, state.path, state.field_id)
-        except ColumnNotFoundError:
-            return None
+        return find_field(self.snapshot.schema, state.path, state.field_id)
 
     def changed_slices(self, bound: Mapping[Location, str], renewed: Renewed) -> Slices:
         """Return the slices that an index bound to these tokens has to read, sorted by location.

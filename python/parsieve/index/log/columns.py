@@ -102,6 +102,14 @@ def current_field(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> 
     return path, field
 
 
+def find_field(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> tuple[ColumnPath, pa.Field] | None:
+    """Return the current path and field of an indexed column, or None if the column was dropped."""
+    try:
+        return current_field(schema, path, field_id)
+    except ColumnNotFoundError:
+        return None
+
+
 def current_expression(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> Expression | None:
     """Return the expression of an index. Return None if the index has no expression, or not of these columns."""
     expression = computed(path, schema)

@@ -18,7 +18,7 @@ from parsieve.index.build.target import Target
 from parsieve.index.build.units import units_of
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
-from parsieve.index.log.columns import path_of
+from parsieve.index.log.columns import find_field, path_of
 from parsieve.index.log.commit import Base, ColumnState, Commit, with_base
 from parsieve.index.log.log import Log
 from parsieve.index.log.parts import Part
@@ -30,6 +30,7 @@ from parsieve.index.sieve.reader import ColumnReader
 from parsieve.index.sieve.reread import Masks, masks_of
 from parsieve.io.store.base import Store
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
+from parsieve.observe.logs import INDEX
 from parsieve.predicate.expressions.expression import index_name
 
 # How many bytes of a segment file to read in one request: the keys of many segments.
@@ -68,7 +69,8 @@ def compact(
     A column without deltas and without masked slices is skipped, unless `rewrite` or `purge` is true. With either, a
     new base in format 2 has nothing of the old one: it is read from the table, and has the same bytes as a new build.
     Bloom and text indexes are skipped too, because updates merge their shelves. If `columns` is None, indexes in
-    format 2 are also skipped if the table no longer has their column.
+    format 2 are also skipped if the table no longer has their column. With `purge`, such an index raises
+    `ColumnNotFoundError` instead, because it would keep its traces of deleted rows.
     """
     newest = log.newest()
     if newest is None or newest.is_empty:
@@ -85,10 +87,22 @@ def compact(
     if in_format_2:
         with executor:
             table = _Table(log.store, executor, lake, snapshot)
-            if columns is None:
-                in_format_2 = [state for state in in_format_2 if not table.is_column_dropped(state)]
+            if columns is None and snapshot is not None and not purge:
+                in_format_2 = _without_dropped(in_format_2, snapshot)
             compacted += table.compact(in_format_2, rewrite=rewrite, purge=purge)
     return _commit(log, compacted, must_replace=purge)
+
+
+def _without_dropped(states: Sequence[ColumnState], snapshot: Snapshot) -> list[ColumnState]:
+    """Return the states of the columns that the table still has, and log the others."""
+    kept = []
+    for state in states:
+        if find_field(snapshot.schema, state.path, state.field_id) is not None:
+            kept.append(state)
+        else:
+            name = index_name(state.path)
+            INDEX.warning("%s was dropped from the table, so its index was not compacted; call update_index()", name)
+    return kept
 
 
 def _commit(log: Log, compacted: Sequence[Compacted], *, must_replace: bool) -> Commit:
@@ -142,10 +156,6 @@ class _Table:
         self._executor = executor
         self._lake = lake
         self._target = None if snapshot is None else Target.of(snapshot)
-
-    def is_column_dropped(self, state: ColumnState) -> bool:
-        """Return whether the column of an index was dropped from the table."""
-        return self._target is not None and self._target.find_column(state) is None
 
     def compact(self, states: Sequence[ColumnState], *, rewrite: bool, purge: bool) -> list[Compacted]:
         """Store the new bases of some columns, without committing them."""

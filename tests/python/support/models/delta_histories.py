@@ -52,7 +52,7 @@ class DeltaHistory(DeltaTable):
         change()
 
     def check_model(self) -> None:
-        """Check nothing: deltalake reads neither mapped columns nor widened types."""
+        """Check nothing: deltalake refuses tables with column mapping or type widening."""
 
     # Rows
 

@@ -29,7 +29,7 @@ from support.programs import long_runs
 
 ROOT = Path(__file__).resolve().parents[4]
 PACKAGE = ROOT / "python" / "parsieve"
-OPPOSITES: dict[type[ast.AST], type[ast.AST]] = {
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
     ast.Gt: ast.GtE,
@@ -40,8 +40,8 @@ OPPOSITES: dict[type[ast.AST], type[ast.AST]] = {
     ast.IsNot: ast.Is,
     ast.In: ast.NotIn,
     ast.NotIn: ast.In,
-    ast.And: ast.Or,
-    ast.Or: ast.And,
+}
+OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
     ast.Mult: ast.FloorDiv,
@@ -108,10 +108,13 @@ def _nodes(tree: ast.AST) -> Iterator[ast.expr | ast.stmt]:
 def _changes(node: ast.AST) -> Iterator[ast.AST]:
     changed = copy.deepcopy(node)
     if isinstance(changed, ast.Compare) and len(changed.ops) == 1:
-        changed.ops = [OPPOSITES[type(changed.ops[0])]()]  # type: ignore[list-item]
+        changed.ops = [COMPARISONS[type(changed.ops[0])]()]
         yield changed
-    elif isinstance(changed, ast.BoolOp | ast.BinOp) and type(changed.op) in OPPOSITES:
-        changed.op = OPPOSITES[type(changed.op)]()  # type: ignore[assignment]
+    elif isinstance(changed, ast.BoolOp):
+        changed.op = ast.Or() if isinstance(changed.op, ast.And) else ast.And()
+        yield changed
+    elif isinstance(changed, ast.BinOp) and type(changed.op) in OPERATORS:
+        changed.op = OPERATORS[type(changed.op)]()
         yield changed
     elif isinstance(changed, ast.UnaryOp) and isinstance(changed.op, ast.Not):
         yield changed.operand
@@ -137,7 +140,7 @@ def _is_none(value: ast.expr) -> bool:
 
 
 class MutantRunner:
-    """Copies of the package in which workers try mutants."""
+    """Runs the tests on mutants, with several workers. Each worker has its own copy of the package."""
 
     def __init__(self, folder: Path, tests: list[str], workers: int) -> None:
         self._tests = tests
