@@ -196,7 +196,8 @@ bench-smoke: develop .venv/stamp-bench ## run every bench once with little data,
 	$(BIN)/python benches/index/sieve_build.py --smoke
 	cargo test --locked $(CARGO_FEATURES) --bench sieve -- --smoke
 
-# Miri runs the tests of all modules with unsafe code outside the bindings. The target s390x is big-endian.
+# Miri runs the tests of all modules with unsafe code outside the bindings. The target s390x is big-endian. It needs
+# Debian's gcc-s390x-linux-gnu to compile a dependency in C, which Miri does not run.
 MIRI_TARGETS := x86_64-unknown-linux-gnu s390x-unknown-linux-gnu
 miri: export PROPTEST_CASES := 8
 miri: export MIRIFLAGS := -Zmiri-strict-provenance -Zmiri-disable-isolation
