@@ -3,6 +3,10 @@
 //! The crate consists of pure functions on bytes and Arrow buffers. It does no I/O and reads neither the clock nor the
 //! environment. See `ARCHITECTURE.md` for a map of the modules.
 
+// Four tests of text filters and decimals fail in Miri on s390x: filters lack values that were inserted.
+#[cfg(all(feature = "python", target_endian = "big"))]
+compile_error!("parsieve skips files with matches on big-endian machines; build it for a little-endian one");
+
 pub mod arrow;
 pub mod avro;
 pub mod bloom;
