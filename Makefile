@@ -180,6 +180,7 @@ bench-smoke: develop .venv/stamp-bench ## run every bench once with little data,
 	$(BIN)/python benches/python/tables.py --smoke
 	$(BIN)/python benches/python/many_files.py --smoke
 	$(BIN)/python benches/python/million_files.py --smoke
+	$(BIN)/python benches/python/index_life.py --smoke
 	$(BIN)/python benches/python/layouts.py --smoke
 	$(BIN)/python benches/python/first_rows.py --smoke
 	$(BIN)/python benches/python/lists.py --smoke
@@ -229,22 +230,22 @@ test-long: develop .venv/stamp-test ## run the tests that take hours: 16 writers
 	PARSIEVE_LONG=1 $(BIN)/python -m pytest -m slow tests/python/index/test_index_writers.py tests/python/index/test_killed_writers.py
 
 # These flags give libFuzzer its coverage on stable Rust, without a nightly toolchain or cargo-fuzz.
-FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_FLAGS := -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)
 FUZZ_HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 FUZZ_SECONDS ?= 3600
+FUZZ_JOBS ?= 1
 
 .PHONY: fuzz
-fuzz: ## run every fuzz target for FUZZ_SECONDS (an hour), with new seeds and the files in fuzz/corpus
+fuzz: develop ## run every fuzz target for FUZZ_SECONDS (an hour), with new seeds and the files in fuzz/corpus
 	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --locked --release --target $(FUZZ_HOST)
-	@cd fuzz && set -e; for target in $(FUZZ_TARGETS); do \
-		echo "fuzzing $$target for $(FUZZ_SECONDS) s"; mkdir -p corpus/$$target artifacts/$$target; \
-		FUZZ_SEEDS=corpus/$$target target/$(FUZZ_HOST)/release/$$target corpus/$$target -max_total_time=$(FUZZ_SECONDS) \
-			-artifact_prefix=artifacts/$$target/ -timeout=10 -max_len=8192 -rss_limit_mb=1024 >artifacts/$$target.log 2>&1 \
-			&& failed= || failed=1; \
-		$(PYTHON) ../tests/python/support/programs/long_runs.py fuzz $$target $(FUZZ_SECONDS) artifacts/$$target.log; \
-		test -z "$$failed" || { tail -40 artifacts/$$target.log; exit 1; }; \
-		tail -1 artifacts/$$target.log; done
+	PYTHONPATH=$(CURDIR)/tests/python $(BIN)/python tests/python/support/programs/fuzz.py run --seconds $(FUZZ_SECONDS) --jobs $(FUZZ_JOBS)
+
+# `llvm-cov` reads the line counts of these programs. They need the fuzzer's own counters too.
+.PHONY: fuzz-coverage
+fuzz-coverage: develop ## report the lines of the core that the inputs in fuzz/corpus reach; needs rustup's llvm-tools
+	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS) -Cinstrument-coverage" cargo build --locked --release --target $(FUZZ_HOST) \
+		--target-dir target/coverage
+	PYTHONPATH=$(CURDIR)/tests/python $(BIN)/python tests/python/support/programs/fuzz.py coverage --save
 
 .PHONY: fuzz-smoke
 fuzz-smoke: ## run every fuzz target for a minute

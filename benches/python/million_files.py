@@ -8,9 +8,7 @@ manifests describe files that do not exist. The files of folders are copies of s
 
 The freshness check is part of every plan. Its time is also reported alone, for a table that was planned before.
 
-The case `index` builds an index of a Delta table, whose files have made-up keys, plans with it, updates it after a
-commit that replaces one percent of the files, and compacts it. Each step runs in a new process, whose peak memory is
-reported.
+`index_life.py` measures an index of as many files.
 
     .venv/bin/python benches/python/million_files.py [--files 10000 100000 1000000] [--rounds 3] [--save]
     .venv/bin/python benches/python/million_files.py --only iceberg --files 1500000
@@ -38,12 +36,6 @@ ROWS = many_files.ROWS
 PER_MANIFEST, PER_FOLDER = 10_000, 10_000
 # The most times that a first plan may take longer than the other contender.
 TARGETS = {"delta-checkpoint": 2.0, "delta-commits": 2.0, "iceberg": 1.5, "folder": 1.2}
-CASES = [*TARGETS, "index"]
-# The most bytes of a process that plans, indexes, updates or compacts.
-MOST_BYTES = 4 << 30
-STEPS = ("build", "plan", "update", "plan again", "compact")
-# Keys of a file, and the share of the files that an update replaces.
-KEYS, REPLACED = 4, 100
 KEY = 5 * ROWS + 7
 
 
@@ -202,83 +194,9 @@ def measure_check(place: str) -> dict[str, float]:
     return {"check": statistics.median(times)}
 
 
-def _keys_of(path: str) -> list[int]:
-    """Return the keys of a file that does not exist."""
-    first = int("".join(path.split("-")[2:4]), 16) * KEYS
-    return [*range(first, first + KEYS)]
-
-
-def _actions_of(place: str, version: int) -> list[dict[str, Any]]:
-    lines = Path(place, "_delta_log", f"{version:020}.json").read_text().splitlines()
-    return [action["add"] for action in map(json.loads, lines) if "add" in action]
-
-
-def _last(place: str) -> int:
-    return max(int(path.stem) for path in Path(place, "_delta_log").glob("*.json") if path.stem.isdigit())
-
-
-def replace_some(place: str) -> None:
-    """Commit a version that removes some files, and adds as many."""
-    version = _last(place) + 1
-    removed = [add for at in range(0, version, REPLACED) for add in _actions_of(place, at)]
-    added = [add | {"path": f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"} for add in removed]
-    actions: list[dict[str, Any]] = [
-        {"remove": {"path": add["path"], "deletionTimestamp": 1_700_000_000_000, "dataChange": True}} for add in removed
-    ]
-    lines = [json.dumps(action) for action in [*actions, *({"add": add} for add in added)]]
-    Path(place, "_delta_log", f"{version:020}.json").write_text("\n".join(lines) + "\n")
-
-
-def measure_index(step: str, place: str) -> dict[str, float]:
-    """Measure one step in the life of an index."""
-    import pyarrow as pa
-
-    import parsieve as ps
-    from parsieve.lake.delta.table import Delta
-
-    class MadeUp(Delta):
-        """A Delta table whose files have made-up keys in a column without statistics."""
-
-        def read_keys(self, file_slice: Any, columns: Any) -> Any:
-            yield pa.record_batch({"amount": pa.array(_keys_of(file_slice.group), pa.int64())})
-
-    table = ps.Table(MadeUp(place), index_location=f"{place}-index")
-    path = _actions_of(place, 0 if step == "plan" else _last(place))[-1]["path"]
-    key = f"amount = {_keys_of(path)[0]}"
-    options: dict[str, Any] = {"unit": "file", "keep_keys": True, "pages": False, "progress": False, "threads": 1}
-    steps: dict[str, Callable[[], Any]] = {
-        "build": lambda: table.build_index("amount", "sieve", **options),
-        "plan": lambda: table.plan(key, row_groups=False).files,
-        "update": lambda: table.update_index(progress=False, compact=False, threads=1),
-        "compact": lambda: table.compact_index(progress=False, threads=1),
-    }
-    before = many_files._forget_peak()
-    started, worked = time.perf_counter(), time.process_time()
-    answer = steps[step.removesuffix(" again")]()
-    seconds, work = time.perf_counter() - started, time.process_time() - worked
-    if step.startswith("plan") and f"{place}/{path}" not in answer:
-        raise AssertionError(f"the key is in {path}, not in {answer}")
-    return {"seconds": seconds, "work": work, "bytes": many_files._peak(), "before": before}
-
-
 def in_a_process(*arguments: str) -> dict[str, float]:
     """Run one measurement in a process of its own."""
     return many_files.in_a_process(*arguments, program=__file__)
-
-
-def index_case(place: str, files: int) -> dict[str, Any]:
-    """Measure the life of an index, and print it."""
-    steps = {}
-    print(f"index, {files:,} files (target {MOST_BYTES >> 30} GiB)")
-    for step in STEPS:
-        if step == "update":
-            replace_some(place)
-        steps[step] = in_a_process("index", step, place)
-        print(
-            f"  {step:10} {steps[step]['seconds']:7.1f} s  {steps[step]['work']:7.1f} s of work  "
-            f"{steps[step]['bytes'] / 2**20:6,.0f} MiB"
-        )
-    return {"case": "index", "files": files, "steps": steps, "target": MOST_BYTES}
 
 
 def compare(case: str, tiny: str, place: str, files: int, rounds: int) -> dict[str, Any]:
@@ -321,7 +239,7 @@ def with_earlier(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return cases
     measured = {(case["case"], case["files"]) for case in cases}
     kept = [case for case in earlier["cases"] if (case["case"], case["files"]) not in measured]
-    return sorted([*kept, *cases], key=lambda case: (CASES.index(case["case"]), case["files"]))
+    return sorted([*kept, *cases], key=lambda case: ([*TARGETS].index(case["case"]), case["files"]))
 
 
 def main() -> None:
@@ -331,14 +249,13 @@ def main() -> None:
         measures: dict[str, Callable[..., Any]] = {
             "first": measure_first,
             "check": measure_check,
-            "index": measure_index,
         }
         print(json.dumps(measures[kind](*arguments)))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=CASES, nargs="*", default=CASES)
+    parser.add_argument("--only", choices=TARGETS, nargs="*", default=list(TARGETS))
     parser.add_argument("--smoke", action="store_true", help="small: does it run, and are the answers right")
     parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
@@ -351,8 +268,7 @@ def main() -> None:
             for files in options.files:
                 folder = Path(root, case, str(files))
                 place = make(case, folder, files)
-                measured = index_case(place, files) if case == "index" else None
-                cases.append(measured or compare(case, tiny, place, files, options.rounds))
+                cases.append(compare(case, tiny, place, files, options.rounds))
                 shutil.rmtree(folder)
     print(f"load {os.getloadavg()[0]:.1f}")
     if options.save:

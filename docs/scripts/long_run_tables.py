@@ -1,4 +1,4 @@
-"""Turns the ledger of long runs into Markdown tables: random programs, fuzz targets, mutants, and runs of tests."""
+"""Turns the ledger of long runs into Markdown tables: random programs, fuzzing, mutants, and runs of tests."""
 
 from __future__ import annotations
 
@@ -29,6 +29,19 @@ def random_programs(records: Records) -> str:
         for command, runs in sorted(by_command.items())
     ]
     return as_table(["program", "hours", "seeds or executions", "findings"], rows)
+
+
+def fuzz_coverage(records: Records) -> str:
+    """Return how many lines of each folder of the core the corpora of the fuzz targets reach."""
+    runs = [run for run in _runs(records) if "lines_reached" in run]
+    if not runs:
+        return "There is no record yet. `make fuzz-coverage` writes one."
+    folders: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for path, counts in runs[-1]["lines_reached"].items():
+        folder = "/".join(path.split("/")[:3] if path.count("/") > 2 else path.split("/")[:-1])
+        folders[folder] = [total + count for total, count in zip(folders[folder], counts, strict=True)]
+    rows = [[f"`{folder}`", f"{lines:,}", f"{reached / lines:.1%}"] for folder, (reached, lines) in folders.items()]
+    return as_table(["folder", "lines", "reached"], rows)
 
 
 def tests_under_load(records: Records) -> str:
@@ -85,6 +98,7 @@ def _runs(records: Records) -> Iterable[dict[str, Any]]:
 
 SECTIONS: dict[str, Callable[[Records], str]] = {
     "random-programs": random_programs,
+    "fuzz-coverage": fuzz_coverage,
     "tests-under-load": tests_under_load,
     "other-tests": other_tests,
     "mutants": mutants,

@@ -9,7 +9,7 @@ from measured_tables import Records, as_table
 
 NAMES = {"delta-checkpoint": "Delta, checkpoint", "delta-commits": "Delta, JSON commits"}
 NAMES |= {"iceberg": "Iceberg", "folder": "indexed folder"}
-RECORD = "million-files-python"
+RECORD, LIFE = "million-files-python", "index-life-python"
 
 
 def first_plans(records: Records) -> str:
@@ -55,19 +55,21 @@ def _misses(cases: Sequence[dict[str, Any]], kind: str) -> str:
 
 def life(records: Records) -> str:
     """Return the time and the memory of each step in the life of an index."""
-    record = records.get(RECORD)
-    cases = [] if record is None else [case for case in record.data["cases"] if case["case"] == "index"]
-    if record is None or not cases:
-        return "There is no record yet. Run `benches/python/million_files.py --only index --save` to create it."
-    lines = [[f"{case['files']:,}", *map(_step, case["steps"].values())] for case in cases]
+    record = records.get(LIFE)
+    if record is None:
+        return "There is no record yet. Run `benches/python/index_life.py --save` to create it."
+    cases = record.data["cases"]
+    heads = ["step", *(f"{case['files']:,} files" for case in cases)]
+    lines = [[name, *(_step(case["steps"][name]) for case in cases)] for name in cases[0]["steps"]]
     most = max(step["bytes"] for case in cases for step in case["steps"].values())
     verdict = "below" if most <= cases[0]["target"] else "above"
     about = f"CPU time, and the most memory of the process, which is {verdict} the target of 4 GiB ({record.source})."
-    return f"{as_table(['files', *cases[0]['steps']], lines)}\n\n{about}"
+    return f"{as_table(heads, lines)}\n\n{about}"
 
 
 def _step(step: dict[str, Any]) -> str:
-    return f"{step['work']:,.1f} s, {step['bytes'] / 2**20:,.0f} MiB"
+    kept = f", keeps {step['kept']:,}" if "kept" in step else ""
+    return f"{step['work']:,.1f} s, {step['bytes'] / 2**20:,.0f} MiB{kept}"
 
 
 SECTIONS: dict[str, Callable[[Records], str]] = {"first-plans": first_plans, "life-of-an-index": life}

@@ -2,10 +2,9 @@
 
     make soak HOURS=8
 
-The programs take turns. Each finding is printed with the command that repeats it. `make fuzz` and `make
-test-under-load` append their runs too:
+The programs take turns. Each finding is printed with the command that repeats it. `make fuzz`, `make mutants` and `make
+test-under-load` append their runs too. The last one is this program:
 
-    python tests/python/support/programs/long_runs.py fuzz TARGET SECONDS LOG
     python tests/python/support/programs/long_runs.py tests --runs 5 --busy-loops 3
 
 With `--also CHECKOUT`, another checkout of the same commit runs its tests at the same time. Both runs are recorded. To
@@ -49,8 +48,6 @@ PROGRAMS = {
     "served_differences.py": "--queries 500",
     "replacing.py": "--reads 5000",
 }
-# Shorter runs of a fuzz target are not recorded, for example the minute of `make fuzz-smoke`.
-SHORTEST_FUZZ_SECONDS = 600
 
 
 @dataclass
@@ -74,7 +71,7 @@ def soak(hours: float) -> bool:
     finally:
         for program, done in turns.items():
             if done.seeds:
-                _append(
+                append(
                     command=f"{program} {PROGRAMS[program]}",
                     hours=round(done.seconds / 3600, 3),
                     seeds=done.seeds,
@@ -106,36 +103,9 @@ def _take_turn(program: str, turns: Turns) -> None:
         print(f"{done.stdout}\nFINDING: repeat it with\n    {command}", flush=True)
 
 
-def record_fuzz(target: str, seconds: int, log: str) -> None:
-    """Append the run of a fuzz target, as libFuzzer logged it."""
-    if seconds >= SHORTEST_FUZZ_SECONDS:
-        executions, new_edges = fuzz_progress(log, seconds)
-        _append(
-            command=f"fuzz {target}",
-            hours=round(seconds / 3600, 3),
-            executions=executions,
-            new_edges_in_last_hour=new_edges,
-            findings=re.findall(r"Test unit written to (\S+)", log),
-        )
-
-
-def fuzz_progress(log: str, seconds: int) -> tuple[int, int]:
-    """Return the number of executions, and how many edges the last hour added.
-
-    libFuzzer logs no times, so an hour is its share of the executions. A shorter run is compared with its beginning.
-    """
-    lines = [(int(number), int(edges)) for number, edges in re.findall(r"^#(\d+)\s.*?\bcov: (\d+)", log, re.MULTILINE)]
-    if not lines:
-        return 0, 0
-    executions, edges = lines[-1]
-    begin = executions * (1 - min(1, 3600 / seconds))
-    before = [earlier for number, earlier in lines if number <= begin] or [lines[0][1]]
-    return executions, edges - before[-1]
-
-
 def record_mutants(folder: str, seed: int, seconds: float, count: int, unnoticed: list[str]) -> None:
     """Append how many changes of a folder the tests noticed. `unnoticed` describes the others."""
-    _append(
+    append(
         command=f"mutants {folder}", hours=round(seconds / 3600, 3), seeds=[seed], mutants=count, unnoticed=unnoticed
     )
 
@@ -170,7 +140,7 @@ def run_and_record(command: list[str]) -> bool:
 
 def _append_tests(command: str, done: subprocess.CompletedProcess[str], seconds: float) -> None:
     findings = _failed_tests(done.stdout) if done.returncode else []
-    _append(
+    append(
         command=command,
         hours=round(seconds / 3600, 3),
         summaries=re.findall(r"\d+ passed[^=\n]*|test result: .*", done.stdout),
@@ -203,7 +173,8 @@ def _failed_tests(output: str) -> list[str]:
     return names or ["the command failed"]
 
 
-def _append(**run: object) -> None:
+def append(**run: object) -> None:
+    """Append a run to the ledger of long runs."""
     # The files that this function changes do not count.
     own = [":!benches/results", ":!docs/testing.md"]
     commit, changes = (
@@ -222,10 +193,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("soak").add_argument("--hours", type=float, default=1)
-    fuzz = commands.add_parser("fuzz")
-    fuzz.add_argument("target")
-    fuzz.add_argument("seconds", type=int)
-    fuzz.add_argument("log", type=Path)
     tests = commands.add_parser("tests")
     tests.add_argument("--runs", type=int, default=5)
     tests.add_argument("--busy-loops", type=int, default=3)
@@ -236,10 +203,7 @@ def main() -> int:
         return int(run_and_record(options.arguments))
     if options.command == "tests":
         return int(run_tests(options.runs, options.busy_loops, options.also))
-    if options.command == "soak":
-        return int(soak(options.hours))
-    record_fuzz(options.target, options.seconds, options.log.read_text(encoding="utf-8", errors="replace"))
-    return 0
+    return int(soak(options.hours))
 
 
 if __name__ == "__main__":
