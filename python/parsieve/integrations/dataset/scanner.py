@@ -15,6 +15,7 @@ from parsieve._core import UnsupportedError
 from parsieve.integrations.live_table import LiveTable
 from parsieve.lake.base import Snapshot
 from parsieve.lake.rows.checked_files import request_of
+from parsieve.lake.rows.columns import no_rows
 from parsieve.plan.plan import Plan
 
 # Columns that pyarrow's scans compute from its own files and batches.
@@ -38,7 +39,7 @@ class Scan:
     @classmethod
     def of(cls, schema: pa.Schema, columns: Any, filter: Any, options: dict[str, Any]) -> Scan:
         """Return a scan with the arguments of `pyarrow.dataset.Dataset.scanner`."""
-        empty = pads.InMemoryDataset(schema.empty_table())
+        empty = pads.InMemoryDataset(no_rows(schema))
         # This also accepts filters in Substrait, which pyarrow converts to an expression.
         filter = pads.Dataset._scanner_options(empty, {"filter": filter})["filter"]
         # pyarrow checks the arguments, also the options that have no effect here.
@@ -51,7 +52,7 @@ class Scan:
     @cached_property
     def projected(self) -> pa.Schema:
         """Return the schema of the rows. Raises pyarrow's errors about columns and types."""
-        return self.apply(self.schema.empty_table()).schema
+        return self.apply(no_rows(self.schema)).schema
 
     @property
     def needed(self) -> list[str]:

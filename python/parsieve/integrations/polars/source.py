@@ -12,6 +12,7 @@ from parsieve._core import UnsupportedError
 from parsieve.integrations.live_table import LiveTable
 from parsieve.integrations.polars.predicates import without_dynamic_parts
 from parsieve.lake.base import Snapshot
+from parsieve.lake.rows.columns import no_rows
 from parsieve.plan.order.any_rows import AnyRows
 from parsieve.plan.results.polars_source import frame_of_source
 
@@ -29,7 +30,7 @@ def _polars_schema(schema: pa.Schema) -> pl.Schema:
             raise UnsupportedError(
                 f"Polars has no decimals of more than 38 digits, the type of column {field.name}; use plan and to_arrow"
             )
-    return pl.DataFrame(pl.from_arrow(schema.empty_table())).schema
+    return pl.DataFrame(pl.from_arrow(no_rows(schema))).schema
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from parsieve.errors import ConflictError
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.lake.rows.arrow_scan import ScanFile, guarantee, is_exact, may_lose_rows, without_dictionaries
 from parsieve.lake.rows.file_rows import FileRows, foreign
+from parsieve.lake.rows.streams import filtered
 from parsieve.lake.storage.pinned import ATTEMPTS, FAILURES, HELD_BYTES, Pinned, changed_since
 
 # The number of files that are open at the same time. Each needs two descriptors.
@@ -149,14 +150,15 @@ class CheckedFiles:
     def count(self, request: Request) -> int:
         """Count the rows. Without a condition, this reads only footers."""
         # pyarrow counts a whole row group if its statistics satisfy the condition.
-        is_uncertain = request.pushed is not None and may_lose_rows(self.schema, str(request.pushed))
+        pushed = request.pushed
+        is_uncertain = pushed is not None and may_lose_rows(self.schema, _text_of(pushed, self.schema))
         by_footers = request.late is None and not is_uncertain
 
         def counts(files: list[Opened]) -> Iterator[int]:
             self.read_footers(files)
             exact = [opened.fragment for opened in files if opened.is_exact]
             if by_footers:
-                options = {"columns": [], "filter": request.pushed, **request.options}
+                options = {"columns": [], "filter": pushed, **request.options}
                 yield self._dataset(exact).scanner(**options).count_rows()
                 files = [opened for opened in files if not opened.is_exact]
             narrow = replace(request, columns=[])
@@ -344,24 +346,31 @@ def _matching(batch: pa.RecordBatch, filter: pc.Expression | None, columns: Any)
     if isinstance(columns, dict):
         yield from pads.InMemoryDataset([batch]).scanner(columns=columns, filter=filter).to_batches()
         return
-    matches = batch if filter is None else batch.filter(filter)
-    if matches.num_rows:
+    matches = filtered(batch, filter)
+    if matches is not None:
         yield matches if columns is None else matches.select(list(columns))
 
 
 def request_of(schema: pa.Schema, columns: Sequence[str] | None, filter: pc.Expression | None) -> Request:
     """Return a request for the rows that match a pyarrow condition."""
-    # pyarrow has no function that returns the columns of an expression, so search for them in its text.
-    try:
-        text = "" if filter is None else str(filter)
-    except UnicodeDecodeError:
-        # The text of a literal with other bytes is not UTF-8. Any column may be named.
-        text = " ".join(["FieldPath", *schema.names])
+    text = _text_of(filter, schema)
     # A path by numbers may refer to any column.
     named = None if "FieldPath" in text else [name for name in schema.names if name in text]
     if filter is not None and may_lose_rows(schema, text):
         return Request(columns, None, filter, named)
     return Request(columns, filter, None, named)
+
+
+def _text_of(filter: pc.Expression | None, schema: pa.Schema) -> str:
+    """Return a text with the names of all columns of a condition.
+
+    pyarrow has no function that returns the columns of an expression, but its text has their names.
+    """
+    try:
+        return "" if filter is None else str(filter)
+    except UnicodeDecodeError:
+        # The text of a literal with other bytes is not UTF-8. Any column may be named.
+        return " ".join(["FieldPath", *schema.names])
 
 
 def files_of(files: Sequence[ScanFile], schema: pa.Schema) -> CheckedFiles:

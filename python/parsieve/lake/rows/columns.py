@@ -51,6 +51,11 @@ def constant(value: object, kind: pa.DataType, rows: int) -> pa.Array:
     return pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
 
 
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """Return a table without rows. Unlike `Schema.empty_table`, this works for lists and structs of extension types."""
+    return pa.Table.from_batches([], schema)
+
+
 def leaf_field(schema: pa.Schema, path: ColumnPath) -> pa.Field:
     """Return the field at a path through structs, which may end with the elements of lists. It must not be nested."""
     if not path:

@@ -14,6 +14,7 @@ from pyarrow import fs
 from parsieve._core import UnsupportedError
 from parsieve.lake.rows.arrow_scan import guarantee
 from parsieve.lake.rows.checked_files import CheckedFiles, Request, request_of
+from parsieve.lake.rows.columns import no_rows
 
 
 class PlannedDataset(pads.FileSystemDataset):  # type: ignore[misc]
@@ -71,7 +72,7 @@ class PlannedDataset(pads.FileSystemDataset):  # type: ignore[misc]
     def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
         """Return a scan, with the arguments of `pyarrow.dataset.Dataset.scanner`."""
         # This also accepts filters in Substrait, which pyarrow converts to an expression.
-        filter = pads.FileSystemDataset._scanner_options(pads.dataset(self.schema.empty_table()), {"filter": filter})[
+        filter = pads.FileSystemDataset._scanner_options(pads.dataset(no_rows(self.schema)), {"filter": filter})[
             "filter"
         ]
         added = request_of(self.schema, columns, _both(self._added, filter))

@@ -11,6 +11,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def filtered(batch: pa.RecordBatch, condition: pc.Expression | None) -> pa.RecordBatch | None:
+    """Return the matching rows of a batch, or None if no row matches.
+
+    `RecordBatch.filter` makes an empty batch then, which pyarrow cannot do for lists and structs of extension types.
+    """
+    if condition is None:
+        return batch if batch.num_rows else None
+    matches = pa.Table.from_batches([batch]).filter(condition)
+    return matches.combine_chunks().to_batches()[0] if matches.num_rows else None
 
 
 def matching(
@@ -20,8 +32,8 @@ def matching(
 
     def filter_batches() -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            matches = batch if filter is None else batch.filter(filter)
-            if matches.num_rows:
+            matches = filtered(batch, filter)
+            if matches is not None:
                 yield matches.select(columns)
 
     return pa.RecordBatchReader.from_batches(pa.schema([schema.field(name) for name in columns]), filter_batches())

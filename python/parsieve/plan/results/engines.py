@@ -16,6 +16,7 @@ from parsieve._core import UnsupportedError
 from parsieve.lake.base import Slice
 from parsieve.lake.rows.arrow_scan import has_misleading_statistics, without_dictionaries
 from parsieve.lake.rows.checked_files import CheckedFiles, Request, files_of
+from parsieve.lake.rows.columns import no_rows
 from parsieve.lake.rows.dataset import PlannedDataset
 from parsieve.lake.rows.streams import matching
 from parsieve.plan.evidence.questions import HasNan, ask, leaves
@@ -271,7 +272,7 @@ class Rows(Matches):
         return ", ".join('"' + name.replace('"', '""') + '"' for name in self._snapshot.schema.names)
 
     def _duckdb_types(self, con: Any) -> Any:
-        return con.from_arrow(self._snapshot.schema.empty_table()).types
+        return con.from_arrow(no_rows(self._snapshot.schema)).types
 
 
 class PageRows:

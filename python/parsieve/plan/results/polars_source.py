@@ -18,6 +18,7 @@ from polars.io.plugins import register_io_source
 
 from parsieve._core import FormatError
 from parsieve.lake.rows.checked_files import CheckedFiles, Opened, Request
+from parsieve.lake.rows.columns import no_rows
 from parsieve.predicate.expr import columns
 from parsieve.predicate.render import to_polars, to_pyarrow
 
@@ -41,7 +42,7 @@ def frame_of_source(source: Callable[..., Iterator[pl.DataFrame]], schema: pl.Sc
 def frame_of(files: CheckedFiles, expr: Expr | None) -> pl.LazyFrame | None:
     """Return the matching rows as a LazyFrame, or None if Polars reads the files as other types than the table's."""
     # Polars must map the files to the same types as the table.
-    expected = pl.DataFrame(pl.from_arrow(files.schema.empty_table())).schema
+    expected = pl.DataFrame(pl.from_arrow(no_rows(files.schema))).schema
     if files.files and _schema_of_first(files) != expected:
         return None
     source = _Source(files, expected, expr)
@@ -76,7 +77,7 @@ def _footer_of(file: BinaryIO) -> bytes:
 
 def frame_of_dataset(dataset: pads.Dataset) -> pl.LazyFrame:
     """Return the rows of a dataset as a LazyFrame, which Polars itself filters."""
-    expected = pl.DataFrame(pl.from_arrow(dataset.schema.empty_table())).schema
+    expected = pl.DataFrame(pl.from_arrow(no_rows(dataset.schema))).schema
     return frame_of_source(_DatasetSource(dataset), expected, is_pure=True)
 
 

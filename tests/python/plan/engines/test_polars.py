@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
@@ -83,6 +84,14 @@ def test_count_rows_does_not_count_nan_by_statistics(tmp_path: Path, where: str)
     assert plan.to_arrow()["i"].to_pylist() == [1, 3]
     assert plan.to_dataset().count_rows() == 2
     assert plan.to_dataset().count_rows(filter=pads.field("i") > 1) == 1
+
+
+def test_rows_by_a_prefix_that_is_not_utf8_can_be_counted(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"b": [b"a", b"\xff\xfe", b"\xffb"]}), tmp_path / "a.parquet")
+    table, condition = ps.open_table(tmp_path), pc.starts_with(pads.field("b"), b"\xff")
+    assert table.plan(condition).to_dataset().count_rows() == 2
+    assert table.plan().to_dataset().count_rows(filter=condition) == 2
+    assert table.dataset().count_rows(filter=condition) == 2
 
 
 MAPPING = """
