@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.types as pt
 
+from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError, no_column
 from parsieve.predicate.elements import FIELD_ID
 from parsieve.predicate.expr import Column
@@ -93,13 +94,18 @@ class ColumnNames:
 def column_name(schema: pa.Schema, name: str) -> str:
     """Return the name of a top-level column: this one, or else the only one that differs only in case.
 
+    Raises `UnsupportedError` if several columns have this name.
+
     >>> import pyarrow as pa
     >>> from parsieve.predicate.column_names import column_name
     >>> column_name(pa.schema({"id": pa.int64()}), "ID")
     'id'
     """
-    if name in schema.names:
+    numbers = schema.get_all_field_indices(name)
+    if len(numbers) == 1:
         return name
+    if numbers:
+        raise UnsupportedError(f"the table has {len(numbers)} columns {name!r}; only the others can be read")
     candidates = [candidate for candidate in schema.names if candidate.casefold() == name.casefold()]
     if len(candidates) == 1:
         return str(candidates[0])

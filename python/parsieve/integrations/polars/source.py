@@ -15,6 +15,7 @@ from parsieve.lake.base import Snapshot
 from parsieve.lake.rows.columns import no_rows
 from parsieve.plan.order.any_rows import AnyRows
 from parsieve.plan.results.polars_source import frame_of_source
+from parsieve.predicate.column_names import column_name
 
 
 def frame_of_table(table: LiveTable) -> pl.LazyFrame:
@@ -26,6 +27,7 @@ def frame_of_table(table: LiveTable) -> pl.LazyFrame:
 def _polars_schema(schema: pa.Schema) -> pl.Schema:
     """Return the types that Polars gives the table's columns."""
     for field in schema:
+        column_name(schema, field.name)
         if pa.types.is_decimal256(field.type):
             raise UnsupportedError(
                 f"Polars has no decimals of more than 38 digits, the type of column {field.name}; use plan and to_arrow"

@@ -149,7 +149,7 @@ def by_name(among: Sequence[pa.Field]) -> Find:
             names = ", ".join(repr(among_field.name) for among_field in among)
             raise UnsupportedError(
                 f"engines disagree about which column of a file is {field.name!r}: the file has {names}; "
-                "rename columns whose names differ only in case"
+                "rename columns whose names are equal or differ only in case"
             )
         return None
 

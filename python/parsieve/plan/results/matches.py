@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
@@ -105,8 +106,8 @@ class Matches(ABC):
         """Return the names of the requested columns, or of all columns."""
         schema = self._snapshot.schema
         listed = [names] if isinstance(names, str) else list(schema.names if names is None else names)
-        existing = set(schema.names)
-        return [name if name in existing else column_name(schema, name) for name in listed]
+        found = Counter(schema.names)
+        return [name if found[name] == 1 else column_name(schema, name) for name in listed]
 
     def _part(self, start: int, end: int) -> Self:
         """Return the rows of some of the slices."""
