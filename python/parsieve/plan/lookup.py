@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -140,6 +141,9 @@ def _flat(values: pa.ChunkedArray) -> pa.Array:
 
 def _distinct(keys: pa.Array) -> pa.Array:
     """Return the distinct keys, in their order."""
+    if pa.types.is_floating(keys.type):
+        comparable = _comparable(keys)
+        return keys.take(pc.index_in(comparable.unique(), value_set=comparable))
     if not pa.types.is_struct(keys.type):
         return distinct(keys)
     parts = pa.Table.from_struct_array(keys)
@@ -212,6 +216,10 @@ def _take(rows: pa.Table, order: pa.Array) -> pa.Table:
 
 
 def _comparable(values: Any) -> Any:
-    """Return the values in a type that pyarrow can look up, with one zero for both zeros of floats."""
+    """Return the values in a type that pyarrow can look up, with one zero and one NaN for all zeros and NaNs."""
     values = findable(values)
-    return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
+    if not pa.types.is_floating(values.type):
+        return values
+    # pyarrow distinguishes NaNs by their bits.
+    values = pc.if_else(pc.is_nan(values), pa.scalar(math.nan, values.type), values)
+    return pc.add(values, pa.scalar(0.0, values.type))

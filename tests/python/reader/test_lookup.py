@@ -102,6 +102,27 @@ def test_floats_with_two_zeros_and_nan(tmp_path: Path) -> None:
     assert table.lookup("x", [-0.0, float("nan")]).table["n"].to_pylist() == [0, 1, 2]
 
 
+@pytest.mark.parametrize("bits", [16, 32, 64])
+def test_every_nan_is_the_same_key(tmp_path: Path, bits: int) -> None:
+    exponent = {16: 0x7C00, 32: 0x7F80_0000, 64: 0x7FF0_0000_0000_0000}[bits]
+    patterns = [exponent | exponent >> 1, exponent | exponent >> 1 | 1 << (bits - 1), exponent | 1]
+    as_integer, kind = {16: (pa.uint16(), pa.float16()), 32: (pa.uint32(), pa.float32())}.get(
+        bits, (pa.uint64(), pa.float64())
+    )
+    nans = pa.array(patterns, as_integer).view(kind)
+    pq.write_table(pa.table({"x": nans, "n": range(3)}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"x": nans.slice(2), "n": [3]}), tmp_path / "1.parquet")
+    table = ps.open_table(tmp_path)
+    for key in range(3):
+        result = table.lookup("x", nans.slice(key, 1))
+        assert (result.table["n"].to_pylist(), len(result.missing)) == ([0, 1, 2, 3], 0)
+    absent = pa.concat_arrays([nans, pa.array([0, 1 << (bits - 1)], as_integer).view(kind)])
+    pq.write_table(pa.table({"x": pa.array([], kind), "n": pa.array([], pa.int64())}), tmp_path / "0.parquet")
+    (tmp_path / "1.parquet").unlink()
+    # Both zeros are one key, too.
+    assert len(table.lookup("x", absent).missing) == 2
+
+
 def test_no_keys_and_no_rows(folder: Path) -> None:
     for keys in ([], [None], [-1], pa.array([], pa.int64())):
         result = ps.open_table(folder).lookup("id", keys, columns=["text"])
