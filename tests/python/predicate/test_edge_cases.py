@@ -174,6 +174,8 @@ def test_messages_are_short() -> None:
     for text in ("x = 1 ORDER BY x", "x = 1 limit 5"):
         with pytest.raises(ValueError, match="write what follows WHERE; pass order_by= and limit="):
             parse(text, schema)
+    with pytest.raises(ValueError, match="not a valid SQL condition"):
+        parse("x = {: 1}", schema)
     with pytest.raises(ValueError, match="not a valid SQL condition") as caught:
         parse("x = = " + "1" * 5000, schema)
     assert len(str(caught.value)) < 400
@@ -187,6 +189,8 @@ def table(tmp_path: Path) -> ps.Table:
         "n": pa.array([1]),
         "raw": pa.array([uuid.UUID(int=5).bytes], pa.binary(16)),
         "tags": [["a"]],
+        "pair": [{"x": 1}],
+        "pairs": [[{"x": 1}]],
     }
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     return ps.open_table(str(tmp_path))
@@ -212,6 +216,10 @@ def table(tmp_path: Path) -> ps.Table:
         ("(customer_id, n) = ('a', 1)", "compare each column on its own"),
         ("'a' = ANY(tags)", "write list_contains(tags, ...)"),
         ("'a' IN tags", "write list_contains(tags, 'a')"),
+        ("(pair).x = 1", "only names are allowed between dots"),
+        ("pairs[1].x = 1 OR n = 5", "only names are allowed between dots"),
+        ("lower(customer_id).x IS NULL", "only names are allowed between dots"),
+        ("n NOT IN (1, (pair).x)", "only comparisons of a column with a literal are supported"),
     ],
 )
 def test_a_predicate_that_excludes_nothing_warns_at_the_line_of_the_caller(

@@ -92,6 +92,9 @@ def parse_sql(text: str, schema: pa.Schema, zone: str | None, params: Params | N
                 reader.operand(column)
             except ColumnNotFoundError as error:
                 raise _with_quotes_hint(error, column) from None
+            except NotUnderstoodError:
+                # A field of another expression, such as `labels['host'].name`. Its condition becomes `Unknown`.
+                continue
     return reader.truth(tree)
 
 

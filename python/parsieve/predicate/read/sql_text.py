@@ -33,6 +33,9 @@ def syntax_tree(text: str) -> exp.Expression:
         tree = sqlglot.parse_one(without_doubled_parentheses(text), dialect=Predicates)
     except sqlglot.errors.SqlglotError as error:
         raise _invalid(text, f": {_one_line(error)}") from None
+    except AttributeError:
+        # sqlglot has no error for some texts, such as a struct with an empty key.
+        raise _invalid(text) from None
     if not isinstance(tree, exp.Condition) or isinstance(tree, exp.Query | exp.Alias):
         raise _invalid(text)
     assert isinstance(tree, exp.Expression)
