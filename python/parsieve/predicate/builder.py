@@ -43,6 +43,7 @@ from parsieve.predicate.text.regex import AllOf, AnyOf, Required
 from parsieve.predicate.text.trigrams import TRIGRAM
 from parsieve.predicate.text.words import is_word, words_of
 from parsieve.predicate.times.numpy_times import has_multiple_steps, to_arrow_scalar
+from parsieve.predicate.times.pandas_times import has_nanoseconds, is_nat, nanosecond_type
 from parsieve.predicate.times.steps import first_of_year, step_around
 from parsieve.predicate.times.temporal import DAY_NANOS, NANOS, Clock, Day, Moment, to_moment
 
@@ -405,11 +406,15 @@ def python_value(value: Any) -> Value | None:
             raise NotUnderstoodError(f"values of type {value.dtype} are not supported") from None
     if value is None or isinstance(value, bool | str | bytes | float | uuid.UUID):
         return value
+    if is_nat(value):
+        return None
     if isinstance(value, int):
         return Fraction(value)
     if isinstance(value, Decimal):
         return float(value) if not value.is_finite() else DecimalLiteral(Fraction(value))
-    # Arrow converts the subclasses: pandas.Timestamp, for example, has nanoseconds.
+    if has_nanoseconds(value):
+        return scalar_value(pa.scalar(value, nanosecond_type(value)))
+    # Arrow converts other subclasses.
     if type(value) in (datetime, date, time):
         return scalar_value(_temporal(value))
     if isinstance(value, timedelta):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from parsieve.predicate.literals import NearestValues, Value, nearest_values
 from parsieve.predicate.messages import NotUnderstoodError
 from parsieve.predicate.rebind import rebound
 from parsieve.predicate.times.numpy_times import has_multiple_steps
+from parsieve.predicate.times.pandas_times import has_nanoseconds, is_nat, mixes_zones, nanosecond_type
 from parsieve.predicate.times.temporal import zone_named
 
 # The values of `?` in order, or of `:name` by name.
@@ -180,11 +182,18 @@ def typed_parts(key: Expression, values: Any) -> tuple[pa.StructArray, list[pa.A
     return pa.StructArray.from_arrays([given for given, _ in pairs], names), [typed for _, typed in pairs]
 
 
+# What pyarrow raises for values of several types, and for values without an Arrow type.
+_NO_COMMON_TYPE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
+
+
 def _array(column: Column, values: Any) -> pa.Array:
     if isinstance(values, pa.ChunkedArray):
         return values.combine_chunks()
     if isinstance(values, pa.Array):
         return values
+    if getattr(getattr(values, "dtype", None), "kind", None) == "O" and any(map(has_nanoseconds, values)):
+        # A column of Python objects, such as a pandas column of mixed times.
+        values = list(values)
     if hasattr(values, "__arrow_c_stream__"):
         return pa.chunked_array(values).combine_chunks()
     # A string is iterable, but its characters are not meant as keys.
@@ -192,20 +201,26 @@ def _array(column: Column, values: Any) -> pa.Array:
         kind = type(values).__qualname__
         raise TypeError(f"the keys of {column} must be an Arrow column or a list of values, not {kind}")
     if not hasattr(values, "dtype"):
-        values = list(values)
+        values = [None if is_nat(value) else value for value in values]
     if has_multiple_steps(values) or (isinstance(values, list) and any(map(has_multiple_steps, values))):
         raise TypeError(
             f"the keys of {column} are numpy times in steps of several units, "
             "which are not supported; convert them with astype"
         )
+    if isinstance(values, list) and mixes_zones(values):
+        raise TypeError(f"some of the keys of {column} have a time zone, and others have none")
     try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        if pa.types.is_decimal(column.value_type) or pa.types.is_unsigned_integer(column.value_type):
-            # Arrow takes integers above 2^63 - 1 only if it is told the type.
+        moment = next(filter(has_nanoseconds, values), None) if isinstance(values, list) else None
+        return pa.array(values) if moment is None else pa.array(values, nanosecond_type(moment))
+    except _NO_COMMON_TYPE as error:
+        # Arrow takes integers above 2^63 - 1 only if it is told the type. It would truncate other numbers.
+        is_exact = pa.types.is_unsigned_integer(column.value_type) and all(
+            value is None or isinstance(value, Integral) for value in values
+        )
+        if is_exact or pa.types.is_decimal(column.value_type):
             try:
                 return pa.array(values, column.value_type)
-            except (pa.ArrowInvalid, pa.ArrowTypeError):
+            except _NO_COMMON_TYPE:
                 pass
         raise TypeError(f"the keys of {column} have no common Arrow type ({error}); pass an Arrow array") from None
 

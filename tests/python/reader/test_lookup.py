@@ -6,9 +6,11 @@ import random
 import uuid
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -82,6 +84,17 @@ def test_large_unsigned_keys_in_a_list(tmp_path: Path) -> None:
     table = ps.open_table(tmp_path)
     assert table.lookup("id", [2**63, 1]).table["id"].to_pylist() == [2**63, 1]
     assert table.plan(keys={"id": [2**64 - 1]}).to_arrow()["id"].to_pylist() == [2**64 - 1]
+
+
+@pytest.mark.parametrize(
+    "keys", [[2**64 - 1, 0.5], [Fraction(1, 2)], [2**70], [Decimal("0.5"), 2**64 - 1], [np.longdouble(1)]]
+)
+def test_keys_without_a_common_type_are_not_truncated(tmp_path: Path, keys: Any) -> None:
+    pq.write_table(pa.table({"id": pa.array([0, 2**64 - 1], pa.uint64())}), tmp_path / "0.parquet")
+    table = ps.open_table(tmp_path)
+    for find in (lambda: table.lookup("id", keys), lambda: table.plan(keys={"id": keys})):
+        with pytest.raises(TypeError, match="no common Arrow type"):
+            find()
 
 
 def test_keys_that_the_column_cannot_hold(tmp_path: Path) -> None:
