@@ -2,13 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use parsieve::ErrorKind;
 use parsieve::parquet::{ChunkPatch, Metadata, ParquetFile, Pointer, Tail, patch_metadata};
 
 /// Decodes `data` as the metadata of a file with room for a mebibyte of column chunks.
 pub fn run(data: &[u8]) {
     let Ok(metadata) = Metadata::decode(data.to_vec(), 1 << 20) else { return };
     let bytes = metadata.bytes().to_vec();
-    assert_eq!(patch_metadata(&bytes, &BTreeMap::new()).unwrap(), bytes);
+    match patch_metadata(&bytes, &BTreeMap::new()) {
+        Ok(copy) => assert_eq!(copy, bytes),
+        // Decoding counts the depth of a field that it skips from this field, and copying from the whole metadata.
+        Err(error) => {
+            assert!(matches!(error.kind(), ErrorKind::ThriftDepth(_)), "{error}");
+            return;
+        }
+    }
     let tail = Tail::decode(&Tail::encode(false, data.len() as u64).unwrap(), (1 << 20) + data.len() as u64 + 8);
     let file_len = (1 << 20) + data.len() as u64 + 8;
     let Ok(tail) = tail else { return };

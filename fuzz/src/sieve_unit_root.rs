@@ -52,6 +52,8 @@ fn check<K: Probes>(body: &[u8], behind: &[u8]) {
 
 fn check_delta<K: Probes>(body: &[u8]) {
     let Ok(delta) = UnitDelta::<K>::read(&frame(b"SvD2", body)) else { return };
+    // A bound of a unit that is too long is written as a shorter and wider one.
+    let delta = UnitDelta::<K>::read(&delta.write()).expect("a delta that was written");
     assert_eq!(UnitDelta::read(&delta.write()).as_ref(), Ok(&delta));
     let Ok(timeline) = UnitTimeline::new(K::AXIS, None, vec![delta]) else { return };
     query_everything(&timeline);
