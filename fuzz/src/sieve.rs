@@ -73,7 +73,12 @@ pub fn query_everything<K: Probes>(index: &Index<K>) {
     for low in &probes {
         let point = check(Query::Point(low.clone()));
         let interval = check(Query::Between(low.clone(), low.clone()));
-        assert!(point.iter().all(|location| interval.contains(location)), "a point query differs from an interval");
+        // A point in a damaged block keeps all locations. An interval over the whole segment does not read the block.
+        let is_certain = point.len() < count;
+        assert!(
+            !is_certain || point.iter().all(|location| interval.contains(location)),
+            "a point query differs from an interval"
+        );
         check(Query::AtLeast(low.clone()));
         check(Query::AtMost(low.clone()));
         for high in &probes {
