@@ -60,15 +60,17 @@ def life(records: Records) -> str:
         return "There is no record yet. Run `benches/python/index_life.py --save` to create it."
     cases = record.data["cases"]
     heads = ["step", *(f"{case['files']:,} files" for case in cases)]
-    lines = [[name, *(_step(case["steps"][name]) for case in cases)] for name in cases[0]["steps"]]
+    lines = [[name, *(_step(case["steps"][name], case["files"]) for case in cases)] for name in cases[0]["steps"]]
     most = max(step["bytes"] for case in cases for step in case["steps"].values())
     verdict = "below" if most <= cases[0]["target"] else "above"
     about = f"CPU time, and the most memory of the process, which is {verdict} the target of 4 GiB ({record.source})."
     return f"{as_table(heads, lines)}\n\n{about}"
 
 
-def _step(step: dict[str, Any]) -> str:
-    kept = f", keeps {step['kept']:,}" if "kept" in step else ""
+def _step(step: dict[str, Any], files: int) -> str:
+    kept = ""
+    if "kept" in step:
+        kept = ", keeps all" if step["kept"] == files else f", keeps {step['kept']:,}"
     return f"{step['work']:,.1f} s, {step['bytes'] / 2**20:,.0f} MiB{kept}"
 
 
