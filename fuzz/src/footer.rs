@@ -11,7 +11,8 @@ pub fn run(data: &[u8]) {
     let bytes = metadata.bytes().to_vec();
     match patch_metadata(&bytes, &BTreeMap::new()) {
         Ok(copy) => assert_eq!(copy, bytes),
-        // Decoding counts the depth of a field that it skips from this field, and copying from the whole metadata.
+        // Reading counts the depth of an unknown field from this field, and patching from the field of FileMetaData
+        // that contains it.
         Err(error) => {
             assert!(matches!(error.kind(), ErrorKind::ThriftDepth(_)), "{error}");
             return;

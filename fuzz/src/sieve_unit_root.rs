@@ -52,14 +52,23 @@ fn check<K: Probes>(body: &[u8], behind: &[u8]) {
 
 fn check_delta<K: Probes>(body: &[u8]) {
     let Ok(delta) = UnitDelta::<K>::read(&frame(b"SvD2", body)) else { return };
-    // A bound of a unit that is too long is written as a shorter and wider one.
-    let delta = UnitDelta::<K>::read(&delta.write()).expect("a delta that was written");
-    assert_eq!(UnitDelta::read(&delta.write()).as_ref(), Ok(&delta));
+    let written = UnitDelta::<K>::read(&delta.write()).expect("a delta that was written");
+    assert_eq!(UnitDelta::read(&written.write()).as_ref(), Ok(&written));
     let Ok(timeline) = UnitTimeline::new(K::AXIS, None, vec![delta]) else { return };
     query_everything(&timeline);
     timeline.delta_keys(&[], &[]);
     let units = timeline.all_units().expect("units without a base");
     assert_eq!(units.stats.len(), units.layout.num_units());
+    // A bound that is longer than the format allows is written as a shorter bound, which must not exclude a key.
+    let timeline = UnitTimeline::new(K::AXIS, None, vec![written]).expect("a timeline, as before");
+    let units_written = timeline.all_units().expect("units without a base");
+    assert_eq!(units_written.layout, units.layout);
+    for (old, new) in units.stats.iter().zip(&units_written.stats) {
+        match (&old.span, &new.span) {
+            (Some(old), Some(new)) => assert!(new.least <= old.least && old.most <= new.most),
+            (old, new) => assert_eq!(old, new),
+        }
+    }
 }
 
 fn query_everything<K: Probes>(timeline: &UnitTimeline<K>) {

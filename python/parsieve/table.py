@@ -259,6 +259,9 @@ def open_table(
     The index of a plain folder `lake/orders` is stored in `lake/.parsieve/orders`. The index of any other table is
     stored in its `_parsieve` folder. Pass `index_location` to store it in another place.
 
+    A path or URI always shows the current version of the table. A `DeltaTable` or pyiceberg `Table` is read at the
+    version that it has loaded, until you update or refresh it.
+
     In a plain folder, every file counts as Parquet unless its name starts with `_` or `.`. You can also open a single
     file. To index it, pass `index_location`. Globs and lists of files are not accepted.
 

@@ -177,9 +177,19 @@ def typed_parts(key: Expression, values: Any) -> tuple[pa.StructArray, list[pa.A
                 f"the keys of {key} must be a table with the columns {' and '.join(names)}, or a list of tuples; "
                 f"{missing[0]} is missing"
             )
-        columns = [pc.struct_field(structs, [fields.index(name)]) for name in names]
+        columns = [_field_of(values, structs, fields.index(name)) for name in names]
     pairs = [typed_keys(column, part) for column, part in zip(key.columns, columns, strict=True)]
     return pa.StructArray.from_arrays([given for given, _ in pairs], names), [typed for _, typed in pairs]
+
+
+def _field_of(table: Any, structs: pa.StructArray, number: int) -> Any:
+    """Return a column of a table that was converted to structs."""
+    # Only a pandas table has `iloc`. Its index, if it has names or texts, follows the columns.
+    types = table.dtypes.to_list() if hasattr(table, "iloc") else []
+    if number < len(types) and types[number].kind == "O":
+        # In a column of Python objects, pyarrow drops the nanoseconds of times.
+        return table.iloc[:, number]
+    return pc.struct_field(structs, [number])
 
 
 # What pyarrow raises for values of several types, and for values without an Arrow type.

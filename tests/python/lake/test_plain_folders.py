@@ -288,26 +288,6 @@ def test_names_that_differ_in_case_are_rejected(tmp_path: Path) -> None:
     assert paths == [("id",), None]
 
 
-def test_columns_with_the_same_name_are_rejected_when_they_are_read(tmp_path: Path) -> None:
-    columns = [pa.array([1, 2]), pa.array([3, 4]), pa.array([5, 6])]
-    pq.write_table(pa.table(columns, names=["a", "a", "z"]), tmp_path / "0.parquet")
-    table = ps.open_table(tmp_path)
-    for where in (None, "z = 5", "a = 1", "a = 3"):
-        plan = table.plan(where)
-        assert len(plan.files) == 1
-        for read in (plan.to_arrow, plan.to_polars, plan.to_duckdb, lambda plan=plan: plan.to_arrow(["a"])):
-            with pytest.raises(ps.UnsupportedError, match=r"2 columns 'a'|'a': the file has 'a', 'a', 'z'"):
-                read()
-    with pytest.raises(ps.UnsupportedError, match="2 columns 'a'"):
-        ps.scan_polars(table)
-    with pytest.raises(ps.UnsupportedError, match="2 columns 'a'"):
-        table.lookup("z", [5])
-    with pytest.raises(ps.UnsupportedError, match="2 columns 'a'"):
-        table.plan("z > 0", order_by="z", limit=1).to_arrow()
-    assert table.plan("z = 5").to_arrow(["z"])["z"].to_pylist() == [5]
-    assert table.lookup("z", [5], columns=["z"]).table["z"].to_pylist() == [5]
-
-
 def test_int96_is_read_exactly_or_rejected(tmp_path: Path) -> None:
     old = pa.table({"t": pa.array([dt.datetime(1066, 10, 14)], pa.timestamp("us"))})
     new = pa.table({"t": pa.array([1_700_000_000_000_000_123], pa.timestamp("ns"))})

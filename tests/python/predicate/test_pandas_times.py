@@ -71,6 +71,16 @@ def test_lookup_finds_nanoseconds(table: ps.Table) -> None:
     assert composite.table["row"].to_pylist() == [3]
 
 
+@pytest.mark.parametrize("dtype", [object, None])
+def test_composite_keys_in_a_frame_have_nanoseconds(table: ps.Table, dtype: Any) -> None:
+    columns = {"ignored": [0, 0], "text": ["a", "b"], "n": pd.Series([FOURTH, SECOND], dtype=dtype)}
+    for index in (None, ["x", "y"]):
+        keys = pd.DataFrame({name: list(values) if dtype is None else values for name, values in columns.items()})
+        keys.index = keys.index if index is None else pd.Index(index)
+        assert rows(table.plan(keys={ps.key("text", "n"): keys})) == [3]
+        assert table.lookup(ps.key("text", "n"), keys).table["row"].to_pylist() == [3]
+
+
 def test_keys_with_and_without_a_time_zone_are_refused(table: ps.Table) -> None:
     """pyarrow would read a local time as UTC."""
     zoned, local = dt.datetime(1970, 1, 1, tzinfo=dt.UTC), dt.datetime(1970, 1, 1)

@@ -27,6 +27,7 @@ def frame_of_table(table: LiveTable) -> pl.LazyFrame:
 def _polars_schema(schema: pa.Schema) -> pl.Schema:
     """Return the types that Polars gives the table's columns."""
     for field in schema:
+        # Refuse a name that several columns have.
         column_name(schema, field.name)
         if pa.types.is_decimal256(field.type):
             raise UnsupportedError(

@@ -156,6 +156,7 @@ class Rows(Matches):
         from parsieve.plan.results.polars_source import frame_of, frame_of_dataset
 
         schema = self._snapshot.schema
+        # Refuse names that several columns have.
         self._columns(None)
         if _has(schema, pa.types.is_decimal256):
             raise UnsupportedError("Polars has no decimals of more than 38 digits; use to_arrow")
@@ -179,6 +180,7 @@ class Rows(Matches):
         import duckdb
 
         schema = self._snapshot.schema
+        # Refuse names that several columns have.
         self._columns(None)
         if _has(schema, _never_in_duckdb):
             raise UnsupportedError("DuckDB has no half floats and no decimals of more than 38 digits; use to_arrow")

@@ -86,6 +86,8 @@ def reduce(target: str) -> None:
     """Keep the fewest inputs of a corpus that reach the same code."""
     corpus = FUZZ / "corpus" / target
     reduced = corpus.with_name(f"{target}.reduced")
+    # An interrupted run leaves this folder behind.
+    shutil.rmtree(reduced, ignore_errors=True)
     reduced.mkdir()
     subprocess.run(
         [str(_program(target)), "-merge=1", str(reduced), str(corpus), *LIMITS], capture_output=True, check=True
@@ -141,9 +143,8 @@ def parse_report(report: str) -> dict[str, Reached]:
         kind, _, value = line.partition(":")
         if kind == "SF":
             path = Path(value)
-            lines = (
-                counts.setdefault(path.relative_to(ROOT).as_posix(), {}) if path.is_relative_to(ROOT / "src") else {}
-            )
+            is_core = path.is_relative_to(ROOT / "src")
+            lines = counts.setdefault(path.relative_to(ROOT).as_posix(), {}) if is_core else {}
         elif kind == "DA":
             number, count = map(int, value.split(",")[:2])
             lines[number] = max(lines.get(number, 0), count)
@@ -175,7 +176,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=3600)
     parser.add_argument("--jobs", type=int, default=1, help="targets that run at the same time")
     parser.add_argument("--save", action="store_true", help="append the coverage to the ledger of long runs")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     targets = options.targets or TARGETS
     if options.command == "run":
         with ThreadPoolExecutor(options.jobs) as pool:
