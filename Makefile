@@ -208,11 +208,13 @@ miri: ## run the Rust tests of modules with unsafe code in Miri; needs nightly R
 	$(foreach target,$(MIRI_TARGETS),cargo +nightly miri test --locked --lib --target $(target) \
 		-- bloom:: cursor:: hash:: thrift:: &&) true
 
-# Build the extension with a sanitizer, put it into a copy of the package, and preload gcc's runtime of the sanitizer.
-# Run the Python tests that spend most of their time in the extension.
+# Build the extension with a sanitizer, put it into a copy of the package, and preload gcc's runtime of the sanitizer. The
+# C++ library is preloaded too, because the sanitizer must find it before pyarrow throws an exception. Run the Python tests
+# that spend most of their time in the extension. pytest must not capture the report that ends the process.
 SANITIZER ?= address
 SANITIZED := target/sanitized/$(SANITIZER)
 SANITIZER_RUNTIME = $(shell gcc -print-file-name=lib$(if $(filter address,$(SANITIZER)),asan,tsan).so)
+CPP_RUNTIME = $(shell gcc -print-file-name=libstdc++.so.6)
 SANITIZED_TESTS ?= $(addprefix tests/python/,core reader filters/test_written_files.py filters/test_added_filters.py)
 
 .PHONY: test-sanitized
@@ -222,8 +224,9 @@ test-sanitized: develop .venv/stamp-test ## run tests of the extension with SANI
 	rm -rf $(SANITIZED)/python
 	cp -R python $(SANITIZED)/python
 	cp $(SANITIZED)/$(FUZZ_HOST)/release/libparsieve.so $(SANITIZED)/python/parsieve/_core.abi3.so
-	LD_PRELOAD=$(SANITIZER_RUNTIME) ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(CURDIR)/$(SANITIZED)/python \
-		$(BIN)/python -m pytest -p no:cacheprovider $(SANITIZED_TESTS)
+	RUST_BACKTRACE=0 LD_PRELOAD="$(SANITIZER_RUNTIME) $(CPP_RUNTIME)" ASAN_OPTIONS=detect_leaks=0 \
+		PYTHONPATH=$(CURDIR)/$(SANITIZED)/python \
+		$(BIN)/python -m pytest -p no:cacheprovider --capture=sys $(SANITIZED_TESTS)
 
 .PHONY: test-long
 test-long: develop .venv/stamp-test ## run the tests that take hours: 16 writers with 16,000 commits, and all power cuts
