@@ -1,9 +1,15 @@
 //! Damaged encrypted files. Decrypted content is identical to the original, or decryption fails.
 
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+
 use parsieve::crypto::{Key, decrypt_ctr, open, split_module};
 use parsieve::parquet::{Decryptor, NewFilter, OldFooter, ParquetFile, Protection};
 
-use super::{drive, footer, read_footer, seeds};
+use super::{drive, footer, page_values, read_footer, seeds};
+
+/// The hashes of all encrypted values in the seeds.
+static ORIGINAL: OnceLock<BTreeSet<u64>> = OnceLock::new();
 
 /// Opens `data` as a complete file, and decrypts it as a single module.
 pub fn run(data: &[u8]) {
@@ -21,8 +27,36 @@ pub fn run(data: &[u8]) {
             if let (Ok(Some(filter)), true) = (filter, chunk.protection != Protection::Plain) {
                 assert_eq!(filter.sbbf(), &seeds::filter(column), "a decrypted filter differs from the original");
             }
+            if chunk.protection != Protection::Plain
+                && let Ok((_, hashes)) = page_values::hashes(&file, data, (row_group, column), decryptor, 50)
+            {
+                let original =
+                    ORIGINAL.get_or_init(|| seeds::encrypted_files().iter().flat_map(|file| values(file)).collect());
+                assert!(
+                    hashes.iter().all(|hash| original.contains(hash)),
+                    "a decrypted value differs from the original"
+                );
+            }
             let add = [NewFilter { row_group, column, num_blocks: 1 }];
             let _ = drive(data, |fetched| file.plan_rewrite(&add, &[], OldFooter::Replaced, decryptor, fetched));
         }
     }
+}
+
+/// Returns the hashes of the encrypted values in a file.
+fn values(data: &[u8]) -> Vec<u64> {
+    let keys = seeds::keys();
+    let file = read_footer(data).and_then(|footer| ParquetFile::open_with(footer, &keys)).unwrap();
+    let key_ring = file.key_ring(&keys).unwrap().unwrap();
+    let mut hashes = Vec::new();
+    for (row_group, group) in file.metadata.row_groups().iter().enumerate() {
+        for column in (0..group.chunks.len()).filter(|&column| group.chunks[column].protection != Protection::Plain) {
+            // Booleans have no hash.
+            if let Ok((_, chunk)) = page_values::hashes(&file, data, (row_group, column), Some(&key_ring), usize::MAX) {
+                hashes.extend(chunk);
+            }
+        }
+    }
+    assert!(!hashes.is_empty());
+    hashes
 }

@@ -2,17 +2,21 @@
 //! damaged seeds, so `cargo test` detects when one of them breaks.
 
 pub mod avro;
+pub mod bindings;
 pub mod bloom_header;
 pub mod decrypt;
 pub mod delta_log;
 pub mod footer;
 pub mod memory;
 pub mod page_map;
+pub mod page_values;
+pub mod probe;
 pub mod rewrite;
 pub mod rows;
 pub mod seeds;
 pub mod shelf;
 pub mod sieve;
+pub mod sieve_compact;
 pub mod sieve_delta;
 pub mod sieve_index;
 pub mod sieve_keys;
@@ -27,14 +31,17 @@ use parsieve::{Result, parquet::Footer};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 20] = [
     ("footer", footer::run),
     ("bloom_header", bloom_header::run),
     ("rewrite", rewrite::run),
     ("decrypt", decrypt::run),
     ("avro", avro::run),
     ("delta_log", delta_log::run),
+    ("bindings", bindings::run),
     ("page_map", page_map::run),
+    ("page_values", page_values::run),
+    ("probe", probe::run),
     ("rows", rows::run),
     ("shelf", shelf::run),
     ("sieve_segment", sieve_segment::run),
@@ -44,6 +51,7 @@ pub const TARGETS: [Target; 16] = [
     ("sieve_index", sieve_index::run),
     ("sieve_unit_root", sieve_unit_root::run),
     ("sieve_unit_delta", sieve_unit_root::run_delta),
+    ("sieve_compact", sieve_compact::run),
 ];
 
 /// Runs a step on a complete file until it is ready. Panics if the step requests bytes outside of the file, or does not

@@ -16,7 +16,7 @@ use parsieve::sieve::{
 };
 
 use super::sieve::{SMALL, locations, unframe};
-use super::{avro, delta_log, drive, page_map, read_footer, rows, shelf};
+use super::{avro, bindings, delta_log, drive, page_map, probe, read_footer, rows, shelf, sieve_compact};
 
 /// The footer key of the encrypted seeds.
 pub const FOOTER_KEY: &[u8; 16] = b"0123456789012345";
@@ -51,7 +51,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         }
         "bloom_header" => vec![filter(0).to_bytes().unwrap(), Sbbf::new(1).unwrap().to_bytes().unwrap()],
         "rewrite" => plain_files(),
-        "decrypt" => vec![encrypted_file(true), encrypted_file(false)],
+        "decrypt" => encrypted_files(),
         "sieve_segment" => [bodies(Section::Lookup, SMALL), bodies(Section::Lookup, VERSION_2)].concat(),
         "sieve_keys" => bodies(Section::Keys, SMALL),
         "sieve_root" => bodies(Section::Root, SMALL),
@@ -59,7 +59,10 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "avro" => avro::seeds(),
         "delta_log" => delta_log::seeds(),
         "page_map" => page_map::seeds(table),
-        "rows" => rows::seeds(),
+        "rows" | "page_values" => rows::seeds(),
+        "bindings" => bindings::seeds(),
+        "probe" => probe::seeds(),
+        "sieve_compact" => sieve_compact::seeds(),
         "shelf" => shelf::seeds(),
         "sieve_index" => vec![vec![], vec![1, 0, 1], vec![0, 1, 255, 200, 2, 16]],
         "sieve_unit_root" => vec![unit_root(&words(120)), unit_root(&texts(80))],
@@ -104,6 +107,11 @@ fn with_untyped_list(metadata: &[u8]) -> Vec<u8> {
     [fields, &[0x09, 40 << 1, 0x00, *stop]].concat()
 }
 
+/// Returns files with an encrypted footer and with a plaintext footer.
+pub fn encrypted_files() -> Vec<Vec<u8>> {
+    vec![encrypted_file(true), encrypted_file(false)]
+}
+
 /// Returns a file with filters in column `a`, which is encrypted, and in column `b`.
 fn encrypted_file(encrypted_footer: bool) -> Vec<u8> {
     let encryption = FileEncryptionProperties::builder(FOOTER_KEY.to_vec())
@@ -132,7 +140,8 @@ pub fn words(count: u64) -> Vec<(u64, u32)> {
         .collect()
 }
 
-fn texts(count: u64) -> Vec<(Bytes, u32)> {
+/// Returns texts in nine locations, some of them repeated.
+pub fn texts(count: u64) -> Vec<(Bytes, u32)> {
     (0..count).map(|i| (Bytes::new(format!("key-{:04}", i * i % 97).as_bytes()), (i % 9) as u32)).collect()
 }
 
@@ -189,7 +198,7 @@ fn delta<K: Key>(pairs: Vec<(K, u32)>) -> Vec<u8> {
 }
 
 /// Returns nine units of four slices.
-fn layout() -> Layout {
+pub fn layout() -> Layout {
     let mut layout = Layout::default();
     let slices: [(u32, Cut, &[u64]); 4] = [
         (0, Cut::RowGroups, &[9, 9]),

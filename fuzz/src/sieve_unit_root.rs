@@ -71,7 +71,8 @@ fn check_delta<K: Probes>(body: &[u8]) {
     }
 }
 
-fn query_everything<K: Probes>(timeline: &UnitTimeline<K>) {
+/// Queries points, lists, intervals and half-open ranges. Checks that answers contain only known slices, in order.
+pub fn query_everything<K: Probes>(timeline: &UnitTimeline<K>) {
     let slices = timeline.slices();
     let check = |query: Query<K>| {
         let Some(pairs) = timeline.answer(&[&query]) else { return };
