@@ -24,7 +24,8 @@ pub fn run(data: &[u8]) {
     let row_file = drive(data, |fetched| RowFile::open(data.len() as u64, fetched)).map(Arc::new);
     let mut first_row = 0;
     for (row_group, group) in file.metadata.row_groups().iter().enumerate().take(2) {
-        let rows = RowSet::of(vec![first_row..first_row.saturating_add(group.num_rows.min(ROWS))]);
+        let end = first_row.saturating_add(group.num_rows.min(ROWS));
+        let rows = RowSet::of(std::iter::once(first_row..end).collect());
         first_row = first_row.saturating_add(group.num_rows);
         for column in 0..file.metadata.leaves().len().min(8) {
             let complete = hashes(&file, data, (row_group, column), None, usize::MAX);

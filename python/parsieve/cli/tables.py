@@ -145,7 +145,7 @@ def _plan(options: argparse.Namespace) -> int:
     from parsieve.lake.as_of import state_of
 
     # Import before the clock starts, so that the summary shows only the time of the plan.
-    import_module("parsieve.predicate.read.sql")
+    import_module("parsieve.predicate.read.sql.conditions")
 
     table = open_of(options)
     as_of = state_of(options.as_of, table.format, "--as-of")

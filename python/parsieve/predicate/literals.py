@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 import struct
@@ -182,10 +181,15 @@ def _nearest_floats(value: Value, type: pa.DataType) -> NearestValues:
     if isinstance(value, str) and value.lower() in _SPECIAL:
         value = _SPECIAL[value.lower()]
     number = _number(value, type)
+    try:
+        nearest_double = float(number)
+    except OverflowError:
+        # It is infinite for DuckDB and Python, an error for Spark, and less than infinity for mathematicians.
+        raise NotUnderstoodError(
+            "the number is too large for a double, and engines disagree about it; write 'inf'"
+        ) from None
     if isinstance(value, DecimalLiteral | str):
-        # A number too large for a double stays exact: it is below infinity.
-        with contextlib.suppress(OverflowError):
-            number = float(number)
+        number = nearest_double
     bits: int = type.bit_width
     if isinstance(number, float) and not math.isfinite(number):
         return NearestValues.exactly(_float_scalar(number, type))

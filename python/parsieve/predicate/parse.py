@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import time
 from numbers import Integral
 from typing import Any
 
@@ -84,7 +85,7 @@ def _parse(where: Any, schema: pa.Schema, timezone: str | None, params: Params |
     if isinstance(where, Expr):
         return rebound(where, schema)
     if isinstance(where, str):
-        from parsieve.predicate.read.sql import parse_sql
+        from parsieve.predicate.read.sql.conditions import parse_sql
 
         return parse_sql(where, schema, timezone, params)
     if isinstance(where, pc.Expression):
@@ -219,6 +220,9 @@ def _array(column: Column, values: Any) -> pa.Array:
         )
     if isinstance(values, list) and mixes_zones(values):
         raise TypeError(f"some of the keys of {column} have a time zone, and others have none")
+    if isinstance(values, list) and any(isinstance(value, time) and value.tzinfo is not None for value in values):
+        # Arrow would drop the zone.
+        raise TypeError(f"some of the keys of {column} are times of day with a time zone; pass them without one")
     try:
         moment = next(filter(has_nanoseconds, values), None) if isinstance(values, list) else None
         return pa.array(values) if moment is None else pa.array(values, nanosecond_type(moment))

@@ -340,5 +340,8 @@ def test_keys_of_a_semi_join_become_values_of_the_column() -> None:
     assert rows(ps.predicate.parse_keys({"i": pa.array([], pa.int8())}, TABLE.schema), TABLE) == []
     with pytest.raises(TypeError, match="key type string does not match column"):
         ps.predicate.parse_keys({"i": ["text"]}, TABLE.schema)
+    # pyarrow would drop the zone.
+    with pytest.raises(TypeError, match="times of day with a time zone"):
+        ps.predicate.parse_keys({"t": [dt.time(1), dt.time(1, tzinfo=dt.UTC)]}, pa.schema({"t": pa.time64("us")}))
     with pytest.raises(ps.ColumnNotFoundError):
         ps.predicate.parse_keys({"nope": [1]}, TABLE.schema)
