@@ -22,7 +22,9 @@ if [ ! -e sources/done ]; then
     touch sources/done
 fi
 
-export CC="python-zig cc -target $target -dynamic" AR="python-zig ar" RANLIB="python-zig ranlib" CFLAGS="-O1 -fPIC -Wno-date-time" READELF=/usr/bin/readelf
+# zig brings the headers of musl. But CPython's setup.py asks the compiler for its folders with `-E -v -`, and zig answers
+# with those of this machine. Without `-nostdlibinc`, extension modules would include their headers of glibc.
+export CC="python-zig cc -target $target -dynamic -nostdlibinc" AR="python-zig ar" RANLIB="python-zig ranlib" CFLAGS="-O1 -fPIC -Wno-date-time" READELF=/usr/bin/readelf
 export CPPFLAGS="-I$folder/static/include" LDFLAGS="-L$folder/static/lib" PKG_CONFIG_LIBDIR=$folder/static/lib/pkgconfig
 for source in zlib libffi "$python"; do
     mkdir -p "build/$source"
@@ -38,4 +40,8 @@ sed -i 's/case "$build_os" in/case "$host_os" in/' configure
     --without-ensurepip --disable-test-modules --with-system-ffi ac_cv_file__dev_ptmx=yes ac_cv_file__dev_ptc=no ac_cv_buggy_getaddrinfo=no \
     ac_cv_func_preadv2=no ac_cv_func_pwritev2=no
 make
+# `make` succeeds without the extension modules that do not build.
+for module in _ctypes math zlib; do
+    compgen -G "build/lib.*/$module.*.so" >/dev/null || { echo "$module did not build" >&2; exit 1; }
+done
 make install DESTDIR="$folder/python"
