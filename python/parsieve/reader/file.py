@@ -100,7 +100,7 @@ def _read_planned(
         raise _RefusedError(version.reason)
     reader = RangeReader(open_version(lake.open_base(file_slice), version.size, version.token))
     try:
-        # Formats that never replace a file have no token to compare. But somebody may make a table again in its folder,
+        # Formats that never replace a file have no token to compare. But a program may create the table again in its folder,
         # and a local file tells its version without a request.
         key = version._replace(token=file_slice.token + (reader.version if lake.is_local else ""))
         known = cache.get(key)
@@ -204,10 +204,15 @@ class _FileRead:
         rows = self._rows_of(candidates)
         values: dict[str, pa.Array] = {}
         at_once = self._request.names if self._is_one_round_trip(rows) else ()
-        for condition in self._in_order(rows):
+        conditions = self._in_order(rows)
+        last_uses = {name: number for number, condition in enumerate(conditions) for name in condition.names}
+        last_uses.update(dict.fromkeys(self._request.names, len(conditions)))
+        for number, condition in enumerate(conditions):
             if not rows.num_rows:
                 return []
             rows, values = self._narrow(condition, rows, values, at_once)
+            # Each condition copies the matching values of all columns that were read. Drop columns after their last use.
+            values = {name: array for name, array in values.items() if last_uses[name] > number}
         if not rows.num_rows:
             return []
         return list(self._results(rows, values))

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
+from parsieve.predicate.evaluate import Condition
 from parsieve.reader import file
 
 ROWS = 4_000
@@ -223,3 +224,25 @@ def test_engines_get_the_same_rows(folder: Path) -> None:
         assert plan.to_polars().collect().to_arrow().cast(rows.schema).equals(rows)
         assert plan.to_polars().select("name").collect()["name"].to_list() == rows["name"].to_pylist()
         assert plan.to_duckdb().to_arrow_table().cast(rows.schema).equals(rows)
+
+
+def test_columns_are_copied_only_while_they_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conditions on many columns took time with the square of their number."""
+    columns = {f"c{number}": range(number, number + 9) for number in range(40)}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    for number in range(9):
+        pq.write_table(pa.table({name: [0] for name in columns}), tmp_path / f"{number}.parquet")
+    widths: list[int] = []
+    evaluate = Condition.evaluate
+
+    def count_columns(self: Condition, batch: pa.RecordBatch) -> pa.BooleanArray:
+        widths.append(batch.num_columns)
+        return evaluate(self, batch)
+
+    monkeypatch.setattr(Condition, "evaluate", count_columns)
+    where = " AND ".join(f"{name} > {number}" for number, name in enumerate(columns)) + " AND (c3 < 9 OR c39 < 0)"
+    rows = opened(tmp_path).plan(where).to_arrow(columns=["c7", "c3"])
+    assert rows.to_pydict() == {"c7": [8, 9, 10, 11, 12], "c3": [4, 5, 6, 7, 8]}
+    assert len(widths) >= 40
+    # A result column may be read before the last condition.
+    assert max(widths) <= 5

@@ -259,7 +259,7 @@ class Rows(Matches):
         return rows
 
     def _duckdb_text(self) -> str | None:
-        """Return the predicate as SQL, or None if DuckDB's own scan of the files would find other rows."""
+        """Return the predicate as SQL. None if DuckDB's own scan of the files would find other rows, or be slower."""
         schema = self._snapshot.schema
         if self._tests_elements or _tests_text_for_null(self._expr):
             return None
@@ -268,9 +268,10 @@ class Rows(Matches):
         if any(has_misleading_statistics(column.value_type) for column in columns(self._expr)):
             return None
         try:
-            return to_duckdb(self._expr)
+            text = to_duckdb(self._expr)
         except UnsupportedError:
             return None
+        return text if len(text) <= _LONGEST_TEXT else None
 
     def _duckdb_names(self) -> str:
         return ", ".join('"' + name.replace('"', '""') + '"' for name in self._snapshot.schema.names)
@@ -299,6 +300,8 @@ def _tests_text_for_null(expr: Expr) -> bool:
 
 # DuckDB treats a path with one of these characters as a pattern, and reads all files that match it.
 _PATTERNS = set("[*?\\")
+# DuckDB parses a condition several times. For a longer one, this costs more than scanning with pyarrow.
+_LONGEST_TEXT = 32_768
 
 
 def _is_no_name(name: str) -> bool:
