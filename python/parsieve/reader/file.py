@@ -100,8 +100,8 @@ def _read_planned(
         raise _RefusedError(version.reason)
     reader = RangeReader(open_version(lake.open_base(file_slice), version.size, version.token))
     try:
-        # Formats that never replace a file have no token to compare. But a program may create the table again in its folder,
-        # and a local file tells its version without a request.
+        # Formats that never replace a file have no token to compare. But a program may create the table again in its
+        # folder, and a local file tells its version without a request.
         key = version._replace(token=file_slice.token + (reader.version if lake.is_local else ""))
         known = cache.get(key)
         if known is None:
@@ -211,7 +211,7 @@ class _FileRead:
             if not rows.num_rows:
                 return []
             rows, values = self._narrow(condition, rows, values, at_once)
-            # Each condition copies the matching values of all columns that were read. Drop columns after their last use.
+            # A condition copies the matching values of all columns read so far, so drop columns after their last use.
             values = {name: array for name, array in values.items() if last_uses[name] > number}
         if not rows.num_rows:
             return []
