@@ -29,7 +29,8 @@ class ColumnNames:
             exact: Whether the case must match, for all parts or for each: a quoted name, for example, is exact.
         """
         is_exact = (exact,) * len(parts) if isinstance(exact, bool) else tuple(exact)
-        # A dot may separate a struct from its field, or be part of a name. Try both; they must not find two columns.
+        # A dot may separate a struct from its field, or be part of a name. Try both, and prefer the parts as they were
+        # given, because all engines do so: in SQL, a.b is a field, and "a.b" is a column.
         readings = [(tuple(parts), is_exact)]
         if len(parts) > 1:
             readings.append(((".".join(parts),), (any(is_exact),)))
@@ -42,6 +43,8 @@ class ColumnNames:
                 for path, exact_parts in readings
                 for column in self._columns_at(path, exact_parts if ignore_case else (True,) * len(path))
             }
+            if len(columns) > 1 and not ignore_case:
+                columns = {path: column for path, column in columns.items() if len(path) == len(parts)}
             if len(columns) > 1:
                 raise ColumnNotFoundError(
                     f"the name {'.'.join(parts)!r} matches several columns: "

@@ -82,6 +82,20 @@ def test_an_index_of_lists_follows_a_delta_table(tmp_path: Path) -> None:
     check_state(table, source)
 
 
+def test_lists_and_maps_are_indexed_by_several_names(tmp_path: Path) -> None:
+    """`add_filters` takes the path in Parquet."""
+    labels = pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))
+    pq.write_table(pa.table({"tags": [["a"]], "labels": labels}), tmp_path / "a.parquet")
+    table = ps.open_table(tmp_path)
+    for name in ("tags", "tags.element", "tags.list.element"):
+        assert list(table.build_index(name).columns) == ["tags.element"]
+    for name in ("labels.value", "labels.key_value.value"):
+        assert list(table.build_index(name).columns) == ["labels.value"]
+    for name in ("tags.list", "tags.list.key", "labels.key_value.element", "list.element"):
+        with pytest.raises(ps.ColumnNotFoundError):
+            table.build_index(name)
+
+
 def test_an_index_of_lists_follows_an_iceberg_table(catalog: SqlCatalog) -> None:
     source = random.Random("lists in the history of an Iceberg table")
     first = lists.random_table(source, 40, 0, 0)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from support.programs import fuzz
 
 LOG = """\
@@ -25,6 +28,23 @@ def test_a_failed_input_is_named() -> None:
     assert fuzz.failed_inputs(LOG, 1) == ["the program failed"]
     log = LOG + "artifact_prefix='x/'; Test unit written to x/crash-12ab\n"
     assert fuzz.failed_inputs(log, 77) == ["crash-12ab"]
+
+
+def test_a_new_checkout_starts_with_the_packed_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz, "FUZZ", tmp_path)
+    inputs = {"0a": b"x" * 900, "b": b"", "c": bytes(range(256))}
+    corpus = fuzz.unpack("footer")
+    assert not list(corpus.iterdir())
+    for name, data in inputs.items():
+        (corpus / name).write_bytes(data)
+    archive = fuzz.pack("footer").read_bytes()
+    # The archive does not change a corpus that has inputs.
+    fuzz.unpack("footer")
+    assert sorted(path.name for path in corpus.iterdir()) == sorted(inputs)
+    for path in corpus.iterdir():
+        path.unlink()
+    assert sorted(path.read_bytes() for path in fuzz.unpack("footer").iterdir()) == sorted(inputs.values())
+    assert fuzz.pack("footer").read_bytes() == archive
 
 
 def test_lines_that_any_program_reaches_count() -> None:

@@ -20,7 +20,7 @@ from parsieve.lake.rows.columns import PHYSICAL_NAME, is_repeated, leaf_field
 from parsieve.lake.rows.fields import fields_at
 from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.elements import FIELD_ID, element_field, is_list
-from parsieve.predicate.expr import ELEMENT, KEY, VALUE
+from parsieve.predicate.expr import ELEMENT, KEY, VALUE, Column
 from parsieve.predicate.expressions.expression import Expression, computed, parse_expression
 from parsieve.predicate.expressions.functions import FUNCTIONS
 
@@ -58,7 +58,7 @@ def _values_path(names: ColumnNames, parts: Sequence[str]) -> ColumnPath:
         if expression is not None:
             return expression.value.path
         *above, last = parts if len(parts) > 1 else parts[0].rsplit(".", 1)
-        container = names.find(above) if above and last in (ELEMENT, KEY, VALUE) else None
+        container = _container(names, above) if above and last in (ELEMENT, KEY, VALUE) else None
         if container is None or element_field(container.type, last) is None:
             if not any(sign in parts[0] for sign in ("(", "->")):
                 raise
@@ -69,6 +69,17 @@ def _values_path(names: ColumnNames, parts: Sequence[str]) -> ColumnPath:
     if pt.is_map(column.type):
         raise UnsupportedError(f"{column} is a map; index its keys as {column}.key, or its values as {column}.value")
     return (*column.path, ELEMENT) if is_list(column.type) else column.path
+
+
+def _container(names: ColumnNames, parts: Sequence[str]) -> Column:
+    """Return a list or map by the name of its column, or by its path in Parquet, such as `tags.list`."""
+    try:
+        return names.find(parts)
+    except ColumnNotFoundError:
+        *above, last = parts if len(parts) > 1 else parts[0].rsplit(".", 1)
+        if not above or last not in ("list", "key_value"):
+            raise
+        return names.find(above)
 
 
 def indexed_name(name: ColumnName, indexed: Collection[ColumnPath]) -> ColumnName:

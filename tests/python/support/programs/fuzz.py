@@ -1,10 +1,12 @@
-"""Run the fuzz targets, reduce their corpora, or report which lines of the parsers they reach.
+"""Run the fuzz targets, keep their corpora, or report which lines of the parsers they reach.
 
     PYTHONPATH=tests/python python tests/python/support/programs/fuzz.py run --seconds 600 [TARGET ...]
     PYTHONPATH=tests/python python tests/python/support/programs/fuzz.py coverage [TARGET ...]
+    PYTHONPATH=tests/python python tests/python/support/programs/fuzz.py pack [TARGET ...]
 
 `run` starts with the seeds of each target and the inputs in `fuzz/corpus`, and adds the inputs that reach new code.
-Afterwards, `fuzz/corpus` has the fewest inputs that reach the same code. A run of five minutes or more is appended to
+Afterwards, `fuzz/corpus` has the fewest inputs that reach the same code. `pack` writes them into `fuzz/seeds`, which is
+in git. A new checkout starts with these. A run of five minutes or more is appended to
 the ledger of long runs, with its processor time.
 
 `coverage` runs the inputs in `fuzz/corpus` on programs that count the executed lines. It needs rustup's llvm-tools.
@@ -16,11 +18,13 @@ Build the programs first, with `make fuzz` or `make fuzz-coverage`.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -38,9 +42,8 @@ LIMITS = ("-timeout=10", "-max_len=8192", "-rss_limit_mb=1024")
 
 def run(target: str, seconds: int) -> dict[str, object]:
     """Fuzz one target, and reduce its corpus. Return the fields of its line in the ledger."""
-    corpus, artifacts = FUZZ / "corpus" / target, FUZZ / "artifacts" / target
-    for folder in (corpus, artifacts):
-        folder.mkdir(parents=True, exist_ok=True)
+    corpus, artifacts = unpack(target), FUZZ / "artifacts" / target
+    artifacts.mkdir(parents=True, exist_ok=True)
     command = [str(_program(target)), str(corpus), f"-max_total_time={seconds}", f"-artifact_prefix={artifacts}/"]
     with (FUZZ / "artifacts" / f"{target}.log").open("w") as log:
         process = subprocess.Popen(
@@ -96,6 +99,32 @@ def reduce(target: str) -> None:
     reduced.rename(corpus)
 
 
+def pack(target: str) -> Path:
+    """Write the corpus of a target into an archive, and return its path. The same inputs have the same archive."""
+    archive = FUZZ / "seeds" / f"{target}.tar.xz"
+    archive.parent.mkdir(exist_ok=True)
+    # Inputs of similar length are often similar.
+    inputs = sorted(
+        (path.read_bytes() for path in (FUZZ / "corpus" / target).iterdir()), key=lambda data: (len(data), data)
+    )
+    with tarfile.open(archive, "w:xz", preset=9) as tar:
+        for number, data in enumerate(inputs):
+            member = tarfile.TarInfo(str(number))
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return archive
+
+
+def unpack(target: str) -> Path:
+    """Return the corpus of a target. A new checkout fills it from the archive."""
+    corpus, archive = FUZZ / "corpus" / target, FUZZ / "seeds" / f"{target}.tar.xz"
+    corpus.mkdir(parents=True, exist_ok=True)
+    if archive.exists() and not any(corpus.iterdir()):
+        with tarfile.open(archive) as tar:
+            tar.extractall(corpus, filter="data")
+    return corpus
+
+
 @dataclass(frozen=True)
 class Reached:
     """The number of lines with code in a source file, and the lines that no input reached."""
@@ -120,8 +149,7 @@ def coverage(targets: Sequence[str]) -> dict[str, Reached]:
     profiles = FUZZ / "target/coverage/profiles"
     shutil.rmtree(profiles, ignore_errors=True)
     for target, program in zip(targets, programs, strict=True):
-        corpus = FUZZ / "corpus" / target
-        corpus.mkdir(parents=True, exist_ok=True)
+        corpus = unpack(target)
         environment = {"LLVM_PROFILE_FILE": str(profiles / f"{target}.profraw"), "FUZZ_SEEDS": str(corpus)}
         subprocess.run(
             [str(program), "-runs=0", *LIMITS, str(corpus)],
@@ -171,7 +199,7 @@ def _program(target: str, folder: str = "target") -> Path:
 def main() -> int:
     """Run a command. Return 1 if an input failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["run", "coverage"])
+    parser.add_argument("command", choices=["run", "coverage", "pack"])
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
     parser.add_argument("--seconds", type=int, default=3600)
     parser.add_argument("--jobs", type=int, default=1, help="targets that run at the same time")
@@ -186,6 +214,11 @@ def main() -> int:
                 if options.seconds >= SHORTEST_SECONDS:
                     long_runs.append(**done)
             return int(failed)
+    if options.command == "pack":
+        for target in targets:
+            archive = pack(target)
+            print(f"{archive.stat().st_size:9,} bytes  {archive.relative_to(ROOT)}")
+        return 0
     reached = coverage(targets)
     for path, file in reached.items():
         print(f"{1 - len(file.missing) / file.lines:7.1%} of {file.lines:4} lines  {path}  {file.ranges()}")
