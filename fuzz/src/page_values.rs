@@ -22,7 +22,7 @@ const ROWS: u64 = 40;
 pub fn run(data: &[u8]) {
     let Ok(file) = read_footer(data).and_then(ParquetFile::open) else { return };
     let row_file = drive(data, |fetched| RowFile::open(data.len() as u64, fetched)).map(Arc::new);
-    let mut first_row = 0;
+    let mut first_row: u64 = 0;
     for (row_group, group) in file.metadata.row_groups().iter().enumerate().take(2) {
         let end = first_row.saturating_add(group.num_rows.min(ROWS));
         let rows = RowSet::of(std::iter::once(first_row..end).collect());
