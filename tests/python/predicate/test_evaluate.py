@@ -6,6 +6,7 @@ import datetime as dt
 import functools
 import math
 import random
+import uuid
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -54,6 +55,7 @@ def test_conditions_refer_to_different_columns() -> None:
         (pa.decimal32(5, 2), [1, 2, None], "x IN (1, 2)"),
         (pa.decimal64(12, 2), [1, 2, None], "x IN (1, 3)"),
         (pa.dictionary(pa.int8(), pa.string()), ["a", "b", None], "x = 'a'"),
+        (pa.dictionary(pa.int8(), pa.int64()), [1, 2, None], "x <> 1 OR x IN (1, 3)"),
         (pa.binary(2), [b"ab", b"cd", None], "x = X'6162'"),
         (pa.large_string(), ["a", "ab", None], "x LIKE 'a%'"),
     ],
@@ -64,6 +66,15 @@ def test_types_that_pyarrow_cannot_compare_directly(kind: pa.DataType, values: l
     if isinstance(normalize(expr), Always):
         pytest.skip("the predicate is a constant for this type")
     assert rows_by_conditions(table, text) == table.filter(to_pyarrow(expr))["row"].to_pylist()
+
+
+def test_values_of_extension_types_are_compared_by_their_storage() -> None:
+    """pyarrow has no comparison of UUIDs."""
+    uuids = [uuid.UUID(int=number) for number in (5, 6)]
+    column = pa.array([value.bytes for value in uuids] + [None], pa.binary(16)).cast(pa.uuid())
+    table = pa.table({"row": range(3), "x": column})
+    assert rows_by_conditions(table, f"x = '{uuids[1]}'") == [1]
+    assert rows_by_conditions(table, f"x > '{uuids[0]}' OR x IS NULL") == [1, 2]
 
 
 LISTED: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
