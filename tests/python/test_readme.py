@@ -1,6 +1,7 @@
 """The code of README.md and of docs/ runs and prints the shown output. The reference covers all public names."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,21 @@ def test_the_output_of_commands_is_compared() -> None:
         run("page.md", blocks("```console\n$ echo one\nthree\n```\n"))
     with pytest.raises(AssertionError, match="false"):
         run("page.md", blocks("```console\n$ false | cat\n```\n"))
+
+
+def test_all_commands_of_make_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    rules = set(re.findall(r"(?m)^([a-z][a-z0-9-]*):(?!=)", makefile))
+    variables = set(re.findall(r"(?m)^([A-Z_]+) [:?]?=", makefile))
+    words = [
+        (page, word)
+        for page in (*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md")
+        for code in re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8"))
+        for command in code.split("&&")
+        if command.split()[0] == "make"
+        for word in shlex.split(command)[1:]
+    ]
+    assert len(words) > 50
+    for page, word in words:
+        name, _, value = word.partition("=")
+        assert name in (variables if value else rules), f"{name_of(page)}: {word}"
