@@ -8,6 +8,7 @@ from typing import Any
 from parsieve._core import UnsupportedError
 from parsieve.errors import ParsieveWarning, StaleIndexError
 from parsieve.plan.evidence.indexes import REASONS
+from parsieve.plan.explain import SHOWN
 from parsieve.plan.record import PlanRecord
 from parsieve.predicate.bind import BoundPredicate
 from parsieve.predicate.builder import explain_unknown
@@ -27,6 +28,9 @@ def check_arguments(as_of: Any, on_unknown: str) -> None:
 def report_unknown(bound: BoundPredicate, on_unknown: str) -> None:
     """Warn the caller of `Table.plan` about each part of the predicate that is not understood, or raise an error."""
     texts = list(dict.fromkeys(explain_unknown(part) for part in bound.unknown))
+    if len(texts) > SHOWN:
+        more = len(texts) - SHOWN
+        texts[SHOWN:] = [f"{count(more, 'more condition')} {'excludes' if more == 1 else 'exclude'} nothing"]
     if texts and on_unknown == "error":
         raise UnsupportedError("; ".join(texts))
     if on_unknown == "warn":

@@ -253,6 +253,19 @@ def test_each_line_warns_once(table: ps.Table) -> None:
         table.plan("n = 1", on_unknown="never")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("parts", "more"), [(5, None), (6, "1 more condition excludes nothing"), (80, "75 more")])
+def test_long_predicates_have_short_messages(table: ps.Table, parts: int, more: str | None) -> None:
+    where = " OR ".join(f"n + {number} = 1" for number in range(parts))
+    with pytest.warns(ps.ParsieveWarning) as caught:
+        plan = table.plan(where)
+    assert len(caught) == min(parts, 6)
+    assert more is None or more in str(caught[-1].message)
+    with pytest.raises(ps.UnsupportedError, match=more or "compare the column itself$") as error:
+        table.plan(where, on_unknown="error")
+    assert len(str(error.value)) < 600
+    assert plan.explain().count("ignored:") == 5
+
+
 def test_uuids_compare_with_text_and_bytes(table: ps.Table) -> None:
     key = uuid.UUID(int=5)
     assert table.plan([("raw", "=", key)]).to_arrow().num_rows == 1
