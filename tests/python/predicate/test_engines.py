@@ -74,3 +74,29 @@ def test_nan_compares_alike_in_every_engine(op: Any) -> None:
         expr = BUILD.compare(operand, op, value)
         expected = rows(expr, table)
         assert in_pyarrow(expr, table) == in_polars(expr, table) == in_duckdb(expr, table) == expected, value
+
+
+@pytest.mark.parametrize("prefix", [b"", b"a", b"ab", b"a\xff", b"\xff", b"\xff\xff", b"\0"])
+def test_prefixes_of_bytes_are_exact_in_every_engine(prefix: bytes) -> None:
+    """DuckDB has no function for them, so they become an interval."""
+    values = [
+        b"",
+        b"\0",
+        b"`",
+        b"a",
+        b"a\0",
+        b"ab",
+        b"abc",
+        b"ac",
+        b"a\xff",
+        b"a\xff\xff",
+        b"b",
+        b"b\0",
+        b"c",
+        b"\xff",
+        b"\xff\xff\0",
+    ]
+    table = pa.table({"b": pa.array([*values, None], pa.binary())})
+    expr = BUILD.starts_with(Operand(ColumnNames(table.schema).find(["b"])), prefix)
+    expected = [row for row, value in enumerate(values) if value.startswith(prefix)]
+    assert in_pyarrow(expr, table) == in_polars(expr, table) == in_duckdb(expr, table) == expected
