@@ -213,6 +213,7 @@ def table(tmp_path: Path) -> ps.Table:
         ("customer_id ILIKE '%kiss%'", "compare lower(customer_id) instead"),
         ("customer_id ILIKE '%kiss_day%'", "but it implies customer_id ILIKE '%day%'"),
         ("regexp_matches(customer_id, 'a[0-9]bcd')", "not evaluated, but it implies customer_id LIKE '%bcd%'"),
+        ("has_token(n, 'a')", "n is an int64; only strings match a pattern"),
         ("has_token(customer_id, 'a-b')", "write has_token(customer_id, 'a') AND has_token(customer_id, 'b')"),
         ("ts > '2020-01-01'", "pass timezone="),
         ([("ts", ">", dt.datetime(2020, 1, 1))], "add an offset"),
