@@ -116,7 +116,8 @@ fn text() -> ArrayRef {
     Arc::new(StringArray::from_iter_values((0..9).map(|i| format!("text {i}"))))
 }
 
-fn dates() -> RecordBatch {
+/// Returns dates and timestamps, some of them before all calendars agree.
+pub fn dates() -> RecordBatch {
     table(&[
         ("date", Arc::new(Date32Array::from(vec![-200_000, 49, 9]))),
         ("millis", Arc::new(TimestampMillisecondArray::from(vec![-9_000_000_000_000, 1, 49]))),
@@ -124,7 +125,8 @@ fn dates() -> RecordBatch {
     ])
 }
 
-fn many_types() -> RecordBatch {
+/// Returns values of many types.
+pub fn many_types() -> RecordBatch {
     let fixed = |bytes: [u8; 4]| Arc::new(FixedSizeBinaryArray::try_from_iter([bytes, [9; 4]].iter()).unwrap());
     let decimal = |precision| {
         Arc::new(Decimal128Array::from(vec![-5, 700]).with_precision_and_scale(precision, 2).unwrap()) as ArrayRef
@@ -149,7 +151,8 @@ fn table(columns: &[(&str, ArrayRef)]) -> RecordBatch {
     RecordBatch::try_from_iter(columns.iter().cloned()).unwrap()
 }
 
-fn write(batch: &RecordBatch, properties: WriterPropertiesBuilder) -> Vec<u8> {
+/// Writes a file.
+pub fn write(batch: &RecordBatch, properties: WriterPropertiesBuilder) -> Vec<u8> {
     let mut file = Vec::new();
     let mut writer = ArrowWriter::try_new(&mut file, batch.schema(), Some(properties.build())).unwrap();
     writer.write(batch).unwrap();

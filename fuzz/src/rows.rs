@@ -11,10 +11,12 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parsieve::Result;
+use parsieve::page_map::FileMap;
+use parsieve::parquet::ParquetFile;
 use parsieve::ranges::Step;
 use parsieve::rows::{RowFile, RowScan, RowSet};
 
-use super::drive;
+use super::{drive, probe, read_footer};
 
 /// The most rows that a scan of a damaged file returns.
 const MAX_ROWS: u64 = 5000;
@@ -23,6 +25,7 @@ const MAX_ROWS: u64 = 5000;
 pub fn run(data: &[u8]) {
     let Ok(file) = drive(data, |fetched| RowFile::open(data.len() as u64, fetched)) else { return };
     let file = Arc::new(file);
+    check_map(data, &file);
     let rows = file.num_rows().min(MAX_ROWS);
     let some = RowSet::of(vec![1..2, 7..9, 25..40]).intersect(&RowSet::all(rows));
     for column in 0..file.num_columns().min(8) {
@@ -43,6 +46,21 @@ pub fn run(data: &[u8]) {
         }
         let size = file.compressed_size(&[column], &some).unwrap();
         assert!(size <= data.len() as u64 * 2 || file.row_groups().count() > 1);
+    }
+}
+
+/// Checks that a scan by the map of the pages, as an index stores it, returns as many rows.
+fn check_map(data: &[u8], file: &RowFile) {
+    let Ok(parquet) = read_footer(data).and_then(ParquetFile::open) else { return };
+    let Ok(map) = drive(data, |fetched| FileMap::of(&parquet, None, fetched)) else { return };
+    let Ok(mapped) = RowFile::from_map(&map).map(Arc::new) else { return };
+    assert_eq!((mapped.num_rows(), mapped.num_columns()), (file.num_rows(), file.num_columns()));
+    let rows = RowSet::all(mapped.num_rows().min(MAX_ROWS));
+    for column in (0..mapped.num_columns().min(8)).filter(|&column| mapped.unreadable(column) == Ok(None)) {
+        let mut count = 0;
+        if scan(data, &mapped, column, &rows, 1 << 20, |values| count += values.len() as u64).is_ok() {
+            assert_eq!(count, rows.num_rows());
+        }
     }
 }
 
@@ -78,7 +96,7 @@ pub fn scan(
     panic!("the scan never ends");
 }
 
-/// Returns files with every encoding, with and without offset indexes.
+/// Returns files with every encoding, with and without offset indexes, and with many types.
 pub fn seeds() -> Vec<Vec<u8>> {
     let plain = WriterProperties::builder().set_data_page_row_count_limit(8).set_write_batch_size(8);
     let second = plain.clone().set_writer_version(WriterVersion::PARQUET_2_0);
@@ -89,7 +107,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         .set_column_encoding("text".into(), Encoding::DELTA_BYTE_ARRAY)
         .set_column_encoding("fixed".into(), Encoding::BYTE_STREAM_SPLIT)
         .set_column_encoding("flag".into(), Encoding::RLE);
-    [
+    let mut files: Vec<Vec<u8>> = [
         plain.clone(),
         plain.clone().set_dictionary_enabled(false).set_offset_index_disabled(true),
         second.clone(),
@@ -100,7 +118,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
             .set_compression(Compression::SNAPPY),
     ]
     .map(|properties| table(properties.build()))
-    .to_vec()
+    .to_vec();
+    files.extend([probe::dates(), probe::many_types()].map(|batch| probe::write(&batch, plain.clone())));
+    files
 }
 
 fn table(properties: WriterProperties) -> Vec<u8> {
