@@ -64,14 +64,17 @@ def test_the_ledger_of_long_runs(measured: ModuleType, tmp_path: Path) -> None:
     lines[-2]["command"] = "make -j2 test, beside 3 busy loops"
     changed = {"date": "2026-01-31", "commit": "abc", "command": "mutants plan", "hours": 1, "seeds": [7]}
     lines.append(changed | {"mutants": 40, "unnoticed": ["plan.py:1: a  ->  b"]})
-    lines.append({"lines_reached": {"src/thrift/reader.rs": [90, 100], "src/thrift/writer.rs": [10, 50]}})
+    reached = {"src/thrift/reader.rs": [90, 100], "src/thrift/writer.rs": [10, 50], "src/bloom/builder.rs": [0, 9]}
+    lines.append({"lines_reached": reached})
     (tmp_path / "long-runs.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
     records = measured.newest(tmp_path)
     assert "| `fuzz avro` | 1.00 | 4,000 | 1 |" in measured.SECTIONS["random-programs"](records)
     assert "| 2026-01-31 | abc | 1.2 | 1,003 | `a` |" in measured.SECTIONS["tests-under-load"](records)
     assert "| `make miri` | 2026-01-31 | abc | 75 | 1,003 | `a` |" in measured.SECTIONS["other-tests"](records)
     assert "| `plan` | 2026-01-31 | abc | 7 | 40 | 39 (97.5%) |" in measured.SECTIONS["mutants"](records)
-    assert "| `src/thrift` | 150 | 66.7% |" in measured.SECTIONS["fuzz-coverage"](records)
+    coverage = measured.SECTIONS["fuzz-coverage"](records)
+    assert "| `src/thrift` | 150 | 66.7% |\n| all | 150 | 66.7% |" in coverage
+    assert coverage.endswith("with the number of other lines: `thrift/writer.rs` (40).")
     for section in ("random-programs", "fuzz-coverage", "tests-under-load", "other-tests", "mutants"):
         assert "no record" in measured.SECTIONS[section]({})
 
