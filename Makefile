@@ -217,10 +217,11 @@ SANITIZER_RUNTIME = $(shell gcc -print-file-name=lib$(if $(filter address,$(SANI
 # gcc's runtime of ThreadSanitizer intercepts memcpy, but does not have LLVM's functions for it.
 SANITIZER_FLAGS = $(if $(filter thread,$(SANITIZER)),-Cllvm-args=-tsan-instrument-memintrinsics=0)
 CPP_RUNTIME = $(shell gcc -print-file-name=libstdc++.so.6)
-# Polars and deltalake crash with ThreadSanitizer when they are imported, so these tests do not use them.
+# Polars and deltalake crash with ThreadSanitizer when they are imported, so these tests do not use them. ThreadSanitizer
+# slows code down by 20 times, so these tests are those that start threads.
 TESTS_address := core reader filters/test_written_files.py filters/test_added_filters.py
-TESTS_thread := $(addprefix core/test_,threads.py filter.py probes.py properties.py row_files.py hostile_bytes.py) \
-	reader/test_pages.py reader/test_round_trips.py filters/test_written_files.py
+TESTS_thread := core/test_threads.py core/test_filter.py reader/test_pages.py reader/test_round_trips.py \
+	filters/test_written_files.py
 SANITIZED_TESTS ?= $(addprefix tests/python/,$(TESTS_$(SANITIZER)))
 
 .PHONY: test-sanitized
