@@ -217,11 +217,10 @@ SANITIZER_RUNTIME = $(shell gcc -print-file-name=lib$(if $(filter address,$(SANI
 # gcc's runtime of ThreadSanitizer intercepts memcpy, but does not have LLVM's functions for it.
 SANITIZER_FLAGS = $(if $(filter thread,$(SANITIZER)),-Cllvm-args=-tsan-instrument-memintrinsics=0)
 CPP_RUNTIME = $(shell gcc -print-file-name=libstdc++.so.6)
-# Polars and deltalake crash with ThreadSanitizer when they are imported, so these tests do not use them. ThreadSanitizer
-# slows code down by 20 times, so these tests are those that start threads.
 TESTS_address := core reader filters/test_written_files.py filters/test_added_filters.py
-TESTS_thread := core/test_threads.py core/test_filter.py reader/test_pages.py reader/test_round_trips.py \
-	filters/test_written_files.py
+# Polars and deltalake crash with ThreadSanitizer when they are imported, and pyarrow when it reads a dataset. These tests
+# use neither.
+TESTS_thread := core/test_threads.py core/test_filter.py filters/test_written_files.py
 SANITIZED_TESTS ?= $(addprefix tests/python/,$(TESTS_$(SANITIZER)))
 
 .PHONY: test-sanitized
@@ -232,7 +231,7 @@ test-sanitized: develop .venv/stamp-test ## run tests of the extension with SANI
 	cp -R python $(SANITIZED)/python
 	cp $(SANITIZED)/$(FUZZ_HOST)/release/libparsieve.so $(SANITIZED)/python/parsieve/_core.abi3.so
 	RUST_BACKTRACE=0 LD_PRELOAD="$(SANITIZER_RUNTIME) $(CPP_RUNTIME)" ASAN_OPTIONS=detect_leaks=0 \
-		PYTHONPATH=$(CURDIR)/$(SANITIZED)/python \
+		TSAN_OPTIONS=suppressions=tests/python/support/thread_sanitizer.txt PYTHONPATH=$(CURDIR)/$(SANITIZED)/python \
 		$(BIN)/python -m pytest -p no:cacheprovider --capture=sys $(SANITIZED_TESTS)
 
 .PHONY: test-long
