@@ -218,8 +218,7 @@ SANITIZER_RUNTIME = $(shell gcc -print-file-name=lib$(if $(filter address,$(SANI
 SANITIZER_FLAGS = $(if $(filter thread,$(SANITIZER)),-Cllvm-args=-tsan-instrument-memintrinsics=0)
 CPP_RUNTIME = $(shell gcc -print-file-name=libstdc++.so.6)
 TESTS_address := core reader filters/test_written_files.py filters/test_added_filters.py
-# Polars and deltalake crash with ThreadSanitizer when they are imported, and pyarrow when it reads a dataset. These tests
-# use neither.
+# Polars and deltalake crash with ThreadSanitizer when they are imported. These tests use neither.
 TESTS_thread := core/test_threads.py core/test_filter.py filters/test_written_files.py
 SANITIZED_TESTS ?= $(addprefix tests/python/,$(TESTS_$(SANITIZER)))
 
