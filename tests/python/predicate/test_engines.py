@@ -41,6 +41,13 @@ def test_timestamps_that_are_infinite_in_duckdb_raise() -> None:
             to_duckdb(Compare(Column(("t",), column.type), "<=", Literal(column[0])))
 
 
+def test_dates_without_a_calendar_year_in_python_are_exact_in_duckdb() -> None:
+    days = pa.array([-1_000_000, 0, 3_000_000], pa.int32()).cast(pa.date32())
+    for row, day in enumerate(days):
+        expr = Compare(Column(("d",), days.type), "=", Literal(day))
+        assert in_duckdb(expr, pa.table({"d": days})) == [row]
+
+
 def in_pyarrow(expr: Expr, table: pa.Table) -> list[int]:
     numbered = table.append_column("row", pa.array(range(table.num_rows), pa.int64()))
     numbers: list[int] = ds.dataset(numbered).to_table(filter=to_pyarrow(expr))["row"].to_pylist()
