@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
+use arrow_array::builder::{Int64Builder, MapBuilder, StringBuilder};
+use arrow_array::types::{Int8Type, Int64Type};
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, FixedSizeBinaryArray, Int64Array, ListArray, RecordBatch, StringArray,
+    Array, ArrayRef, BooleanArray, Decimal128Array, DictionaryArray, FixedSizeBinaryArray, Int64Array,
+    LargeStringArray, ListArray, RecordBatch, StringArray, StringViewArray, StructArray,
 };
-use arrow_array::{Decimal128Array, types::Int64Type};
+use arrow_schema::Field;
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 use parsieve::Result;
 use parsieve::page_map::FileMap;
 use parsieve::parquet::ParquetFile;
@@ -119,8 +124,52 @@ pub fn seeds() -> Vec<Vec<u8>> {
     ]
     .map(|properties| table(properties.build()))
     .to_vec();
-    files.extend([probe::dates(), probe::many_types()].map(|batch| probe::write(&batch, plain.clone())));
+    files.extend([probe::dates(), probe::many_types(), nested()].map(|batch| probe::write(&batch, plain.clone())));
+    files.push(old_times());
     files
+}
+
+/// Returns structs, maps, and types that the file's Arrow schema gives the columns.
+fn nested() -> RecordBatch {
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]));
+    let texts: ArrayRef = Arc::new(StringArray::from(vec!["a", "b", "a"]));
+    let pair =
+        |name: &str, values: &ArrayRef| (Arc::new(Field::new(name, values.data_type().clone(), true)), values.clone());
+    let mut map = MapBuilder::new(None, StringBuilder::new(), Int64Builder::new());
+    for row in 0..3 {
+        map.keys().append_value(format!("key {row}"));
+        map.values().append_value(row);
+        map.append(row != 1).unwrap();
+    }
+    let words: DictionaryArray<Int8Type> = vec!["x", "y", "x"].into_iter().collect();
+    let columns: [(&str, ArrayRef); 5] = [
+        ("struct", Arc::new(StructArray::from(vec![pair("number", &numbers), pair("text", &texts)]))),
+        ("map", Arc::new(map.finish())),
+        ("large", Arc::new(LargeStringArray::from(vec!["a", "b", "c"]))),
+        ("view", Arc::new(StringViewArray::from(vec!["a", "b", "a text of more than 12 bytes"]))),
+        ("words", Arc::new(words)),
+    ];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+/// Returns a file with types of times that are no longer written.
+fn old_times() -> Vec<u8> {
+    let schema = "message m {
+        optional group s { optional int64 t (TIMESTAMP_MILLIS); }
+        optional group l (LIST) { repeated group list { optional int64 element (TIMESTAMP_MICROS); } } }";
+    let mut file = Vec::new();
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut writer = SerializedFileWriter::new(&mut file, schema, WriterProperties::builder().build().into()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let levels: [(&[i16], Option<&[i16]>); 2] = [(&[2, 1, 2], None), (&[3, 3, 1, 0], Some(&[0, 1, 0, 0]))];
+    for (defined, repeated) in levels {
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<parquet::data_type::Int64Type>().write_batch(&[7, -9], Some(defined), repeated).unwrap();
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.close().unwrap();
+    file
 }
 
 fn table(properties: WriterProperties) -> Vec<u8> {
