@@ -16,7 +16,7 @@ from support.models.predicate_reference import rows
 from support.models.predicate_strategies import BUILD, OPERATORS, PREDICATES, tables
 
 import parsieve as ps
-from parsieve.predicate import Column, Compare, Expr, Literal, normalize
+from parsieve.predicate import Column, Compare, Expr, Literal, Not, normalize
 from parsieve.predicate.builder import Operand
 from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.render import to_duckdb, to_polars, to_pyarrow
@@ -106,4 +106,14 @@ def test_prefixes_of_bytes_are_exact_in_every_engine(prefix: bytes) -> None:
     table = pa.table({"b": pa.array([*values, None], pa.binary())})
     expr = BUILD.starts_with(Operand(ColumnNames(table.schema).find(["b"])), prefix)
     expected = [row for row, value in enumerate(values) if value.startswith(prefix)]
+    assert in_pyarrow(expr, table) == in_polars(expr, table) == in_duckdb(expr, table) == expected
+    others = [row for row in range(len(values)) if row not in expected]
+    assert in_pyarrow(Not(expr), table) == in_polars(Not(expr), table) == in_duckdb(Not(expr), table) == others
+
+
+@pytest.mark.parametrize("text", ["a", "b", "x"])
+def test_dictionaries_of_text_are_compared_as_text_in_every_engine(text: str) -> None:
+    table = pa.table({"s": pa.array(["b", "a", None, "c", "a"]).dictionary_encode()})
+    expr = BUILD.compare(Operand(ColumnNames(table.schema).find(["s"])), "<=", text)
+    expected = [row for row, value in enumerate(table["s"].to_pylist()) if value is not None and value <= text]
     assert in_pyarrow(expr, table) == in_polars(expr, table) == in_duckdb(expr, table) == expected

@@ -72,6 +72,14 @@ def test_types_that_pyarrow_cannot_compare_directly(kind: pa.DataType, values: l
     assert 0 < len(matches) < len(values)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"), [("t < '2300-01-01'", [0, 1]), ("t > '2300-01-01'", []), ("t > '1600-01-01'", [0, 1])]
+)
+def test_literals_beyond_the_times_of_a_type(text: str, expected: list[int]) -> None:
+    times = pa.array([-(2**63) + 1, 2**63 - 1, None], pa.int64()).cast(pa.timestamp("ns"))
+    assert rows_by_conditions(pa.table({"row": range(3), "t": times}), text) == expected
+
+
 def test_values_of_extension_types_are_compared_by_their_storage() -> None:
     """pyarrow has no comparison of UUIDs."""
     uuids = [uuid.UUID(int=number) for number in (5, 6)]
