@@ -60,7 +60,8 @@ def doubts(record: PlanRecord) -> list[str]:
     lines.extend(f"in doubt: {note}" for note in record.notes)
     effect = "All files are kept." if record.excludes_nothing else "It excludes no files."
     lines.extend(f"ignored: {part.text} ({part.reason}). {effect}" for part in record.unknown[:SHOWN])
-    lines.extend(_rest(len(record.unknown), SHOWN))
+    if len(record.unknown) > SHOWN:
+        lines.append(f"ignored: {count(len(record.unknown) - SHOWN, 'more condition')}")
     return lines
 
 

@@ -29,29 +29,29 @@ class ColumnNames:
             exact: Whether the case must match, for all parts or for each: a quoted name, for example, is exact.
         """
         is_exact = (exact,) * len(parts) if isinstance(exact, bool) else tuple(exact)
-        # A dot may separate a struct from its field, or be part of a name. Try both, and prefer the parts as they were
-        # given, because all engines do so: in SQL, a.b is a field, and "a.b" is a column.
-        readings = [(tuple(parts), is_exact)]
+        # A dot may separate a struct from its field, or be part of a name. Engines know only the parts as they were
+        # given: in SQL, a.b is a field, and "a.b" is a column. Without such a column, the other reading counts.
+        given = tuple(parts)
+        readings = [(given, is_exact)]
         if len(parts) > 1:
             readings.append(((".".join(parts),), (any(is_exact),)))
         elif "." in parts[0]:
             inner = tuple(parts[0].split("."))
             readings.append((inner, is_exact * len(inner)))
         for ignore_case in (False,) if all(is_exact) else (False, True):
-            columns = {
-                column.path: column
-                for path, exact_parts in readings
-                for column in self._columns_at(path, exact_parts if ignore_case else (True,) * len(path))
-            }
-            if len(columns) > 1 and not ignore_case:
-                columns = {path: column for path, column in columns.items() if len(path) == len(parts)}
-            if len(columns) > 1:
-                raise ColumnNotFoundError(
-                    f"the name {'.'.join(parts)!r} matches several columns: "
-                    + ", ".join(str(column) for column in columns.values())
-                )
-            if columns:
-                return next(iter(columns.values()))
+            for path, exact_parts in readings:
+                found = self._columns_at(path, exact_parts if ignore_case else (True,) * len(path))
+                if found and path != given:
+                    # An engine that ignores case may find the parts as they were given.
+                    found += self._columns_at(given, (False,) * len(given))
+                columns = {column.path: column for column in found}
+                if len(columns) > 1:
+                    raise ColumnNotFoundError(
+                        f"the name {'.'.join(parts)!r} matches several columns: "
+                        + ", ".join(str(column) for column in columns.values())
+                    )
+                if columns:
+                    return found[0]
         container, _, key = ".".join(parts).partition(".")
         if key and any(pt.is_map(field.type) for field in self._top_level_fields(container, False)):
             raise ColumnNotFoundError(

@@ -184,9 +184,10 @@ def _nearest_floats(value: Value, type: pa.DataType) -> NearestValues:
     try:
         nearest_double = float(number)
     except OverflowError:
-        # It is infinite for DuckDB and Python, an error for Spark, and less than infinity for mathematicians.
+        # It is infinite for DuckDB and Python, an error for Spark, and a finite number for exact arithmetic.
+        limit = "inf" if number > 0 else "-inf"
         raise NotUnderstoodError(
-            "the number is too large for a double, and engines disagree about it; write 'inf'"
+            f"the number is too large for a double, and engines disagree about it; write '{limit}'"
         ) from None
     if isinstance(value, DecimalLiteral | str):
         number = nearest_double

@@ -197,12 +197,21 @@ def _field_of(table: Any, structs: pa.StructArray, number: int) -> Any:
 _NO_COMMON_TYPE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 
 
+def _is_zoned_time(value: Any) -> bool:
+    return isinstance(value, time) and value.tzinfo is not None
+
+
+def _is_not_for_arrow(value: Any) -> bool:
+    """Return whether Arrow would drop a part of a value."""
+    return has_nanoseconds(value) or _is_zoned_time(value)
+
+
 def _array(column: Column, values: Any) -> pa.Array:
     if isinstance(values, pa.ChunkedArray):
         return values.combine_chunks()
     if isinstance(values, pa.Array):
         return values
-    if getattr(getattr(values, "dtype", None), "kind", None) == "O" and any(map(has_nanoseconds, values)):
+    if getattr(getattr(values, "dtype", None), "kind", None) == "O" and any(map(_is_not_for_arrow, values)):
         # A column of Python objects, such as a pandas column of mixed times.
         values = list(values)
     if hasattr(values, "__arrow_c_stream__"):
@@ -220,7 +229,7 @@ def _array(column: Column, values: Any) -> pa.Array:
         )
     if isinstance(values, list) and mixes_zones(values):
         raise TypeError(f"some of the keys of {column} have a time zone, and others have none")
-    if isinstance(values, list) and any(isinstance(value, time) and value.tzinfo is not None for value in values):
+    if isinstance(values, list) and any(map(_is_zoned_time, values)):
         # Arrow would drop the zone.
         raise TypeError(f"some of the keys of {column} are times of day with a time zone; pass them without one")
     try:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from parsieve.errors import ColumnNotFoundError
 from parsieve.predicate.column_names import ColumnNames, field_id
 from parsieve.predicate.elements import element_field
 from parsieve.predicate.expr import Always, And, AnyElement, Column, Computed, Expr, Not, Or, Unknown, columns
@@ -22,6 +23,8 @@ def rebound(expr: Expr, schema: pa.Schema) -> Expr:
     replacements: dict[Column, Column] = {}
     for column in columns(expr):
         in_schema = names.find(column.path, exact=True)
+        if in_schema.path != column.path:
+            raise ColumnNotFoundError(f"there is no column {column}, but one named {in_schema}")
         if in_schema.value_type != column.value_type:
             raise TypeError(
                 f"column {column} is of type {in_schema.type}, but the predicate was made for {column.type}"

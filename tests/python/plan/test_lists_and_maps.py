@@ -91,7 +91,12 @@ def test_lists_and_maps_are_indexed_by_several_names(tmp_path: Path) -> None:
         assert list(table.build_index(name).columns) == ["tags.element"]
     for name in ("labels.value", "labels.key_value.value"):
         assert list(table.build_index(name).columns) == ["labels.value"]
-    for name in ("tags.list", "tags.list.key", "labels.key_value.element", "list.element"):
+    table.drop_index()
+    for column in ("tags", "tags.list.element", "labels.key_value.value"):
+        table.build_index(column)
+        table.drop_index(column)
+        assert not table.index_stats()
+    for name in ("tags.list", "tags.list.key", "tags.key_value.element", "labels.list.value", "list.element"):
         with pytest.raises(ps.ColumnNotFoundError):
             table.build_index(name)
 

@@ -168,7 +168,7 @@ def test_both_zeros_are_equal_in_every_language() -> None:
 def test_numbers_that_are_too_large_for_a_double_exclude_nothing(where: str) -> None:
     """DuckDB takes 1e309 for infinity, and Spark refuses it."""
     (part,) = unknowns(parse(where, pa.schema({"x": pa.float64()})))
-    assert "write 'inf'" in part.reason
+    assert ("write '-inf'" if "-" in where else "write 'inf'") in part.reason
 
 
 def test_messages_are_short() -> None:
@@ -264,7 +264,7 @@ def test_long_predicates_have_short_messages(table: ps.Table, parts: int, more: 
     with pytest.raises(ps.UnsupportedError, match=more or "compare the column itself$") as error:
         table.plan(where, on_unknown="error")
     assert len(str(error.value)) < 600
-    assert plan.explain().count("ignored:") == 5
+    assert plan.explain().count("ignored:") == min(parts, 6)
 
 
 def test_uuids_compare_with_text_and_bytes(table: ps.Table) -> None:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import duckdb
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -319,6 +320,11 @@ def test_names_may_have_dots_quotes_and_capitals() -> None:
         assert [column.path for column in ps.predicate.columns(parse(where, both))] == [("a", "b")], where
     for where in ('"a.b" = 1', F("a.b") == 1, C("a.b") == 1, [("a.b", "=", 1)]):
         assert [column.path for column in ps.predicate.columns(parse(where, both))] == [("a.b",)], where
+    assert [column.path for column in ps.predicate.columns(parse("a.B = 1", both))] == [("a", "b")]
+    # DuckDB ignores case, and would find the other column.
+    for where in ("a.b = 1", '"A.b" = 1'):
+        with pytest.raises(ps.ColumnNotFoundError, match="several"):
+            parse(where, pa.schema({"a.b": pa.int32(), "A": pa.struct({"b": pa.int32()})}))
     with pytest.raises(ps.ColumnNotFoundError, match="several"):
         parse("ab = 1", pa.schema({"aB": pa.int32(), "Ab": pa.int32()}))
 
@@ -349,5 +355,8 @@ def test_keys_of_a_semi_join_become_values_of_the_column() -> None:
     # pyarrow would drop the zone.
     with pytest.raises(TypeError, match="times of day with a time zone"):
         ps.predicate.parse_keys({"t": [dt.time(1), dt.time(1, tzinfo=dt.UTC)]}, pa.schema({"t": pa.time64("us")}))
+    objects = pd.Series([dt.time(1, tzinfo=dt.UTC)], dtype=object)
+    with pytest.raises(TypeError, match="times of day with a time zone"):
+        ps.predicate.parse_keys({"t": objects}, pa.schema({"t": pa.time64("us")}))
     with pytest.raises(ps.ColumnNotFoundError):
         ps.predicate.parse_keys({"nope": [1]}, TABLE.schema)

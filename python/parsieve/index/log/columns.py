@@ -58,7 +58,7 @@ def _values_path(names: ColumnNames, parts: Sequence[str]) -> ColumnPath:
         if expression is not None:
             return expression.value.path
         *above, last = parts if len(parts) > 1 else parts[0].rsplit(".", 1)
-        container = _container(names, above) if above and last in (ELEMENT, KEY, VALUE) else None
+        container = _container(names, above, last) if above and last in _GROUPS else None
         if container is None or element_field(container.type, last) is None:
             if not any(sign in parts[0] for sign in ("(", "->")):
                 raise
@@ -71,21 +71,28 @@ def _values_path(names: ColumnNames, parts: Sequence[str]) -> ColumnPath:
     return (*column.path, ELEMENT) if is_list(column.type) else column.path
 
 
-def _container(names: ColumnNames, parts: Sequence[str]) -> Column:
+# The group between a column and its values in Parquet.
+_GROUPS = {ELEMENT: "list", KEY: "key_value", VALUE: "key_value"}
+
+
+def _container(names: ColumnNames, parts: Sequence[str], values: str) -> Column:
     """Return a list or map by the name of its column, or by its path in Parquet, such as `tags.list`."""
     try:
         return names.find(parts)
     except ColumnNotFoundError:
         *above, last = parts if len(parts) > 1 else parts[0].rsplit(".", 1)
-        if not above or last not in ("list", "key_value"):
+        if not above or last != _GROUPS[values]:
             raise
         return names.find(above)
 
 
 def indexed_name(name: ColumnName, indexed: Collection[ColumnPath]) -> ColumnName:
     """Return the path of an index by the name of its column. A name may contain a dot, and a list has elements."""
-    whole = (name,) if isinstance(name, str) else tuple(name)
-    return next((path for path in (whole, (*path_of(name), ELEMENT), (*whole, ELEMENT)) if path in indexed), name)
+    whole, parts = (name,) if isinstance(name, str) else tuple(name), path_of(name)
+    paths = [whole, parts, (*parts, ELEMENT), (*whole, ELEMENT)]
+    if len(parts) > 2 and parts[-2] == _GROUPS.get(parts[-1]):
+        paths.append((*parts[:-2], parts[-1]))
+    return next((path for path in paths if path in indexed), name)
 
 
 def field_id_of(field: pa.Field) -> int | None:

@@ -259,7 +259,7 @@ class Rows(Matches):
         return rows
 
     def _duckdb_text(self) -> str | None:
-        """Return the predicate as SQL. None if DuckDB's own scan of the files would find other rows, or be slower."""
+        """Return the predicate as SQL, or None if DuckDB's own scan would find other rows or be slower."""
         schema = self._snapshot.schema
         if self._tests_elements or _tests_text_for_null(self._expr):
             return None

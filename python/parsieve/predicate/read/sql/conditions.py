@@ -80,24 +80,24 @@ def parse_sql(text: str, schema: pa.Schema, zone: str | None, params: Params | N
     """Parse the condition of a WHERE clause."""
     tree = syntax_tree(text)
     build = Builder(zone)
-    sides = Operands(ColumnNames(schema), build, bind_params(tree, params))
+    operands = Operands(ColumnNames(schema), build, bind_params(tree, params))
     for column in tree.find_all(exp.Column, exp.Dot):
         # An unknown name is an error even in a part that is not understood.
         if not isinstance(column.parent, exp.Dot):
             try:
-                sides.operand(column)
+                operands.operand(column)
             except ColumnNotFoundError as error:
                 raise _with_quotes_hint(error, column) from None
             except NotUnderstoodError:
                 # A field of another expression, such as `labels['host'].name`. Its condition becomes `Unknown`.
                 continue
-    return _Reader(build, sides).truth(tree)
+    return _Reader(build, operands).truth(tree)
 
 
 class _Reader:
-    def __init__(self, build: Builder, sides: Operands) -> None:
+    def __init__(self, build: Builder, operands: Operands) -> None:
         self._build = build
-        self._sides = sides
+        self._operands = operands
 
     def truth(self, node: exp.Expression) -> Expr:
         """Return a condition; parts that are not understood become `Unknown`."""
@@ -112,8 +112,8 @@ class _Reader:
             condition = self._leaf(node)
             computed = [column for column in columns(condition) if column.is_computed]
             if computed:
-                return self._sides.expressions.condition(computed[0], condition)
-            subscripts = [self._sides.subscripts[column.path] for column in columns(condition) if column.is_repeated]
+                return self._operands.expressions.condition(computed[0], condition)
+            subscripts = [self._operands.subscripts[column.path] for column in columns(condition) if column.is_repeated]
             return subscripts[0].condition(condition, text_of(node)) if subscripts else condition
         except NotUnderstoodError as error:
             return make_unknown(text_of(node), error)
@@ -149,7 +149,7 @@ class _Reader:
             case exp.In():
                 check_arguments(node, "this", "expressions")
                 return build.contains(
-                    self._sides.operand(node.this), [self._sides.value(item) for item in node.expressions]
+                    self._operands.operand(node.this), [self._operands.value(item) for item in node.expressions]
                 )
             case exp.Is():
                 check_arguments(node, "this", "expression")
@@ -164,7 +164,7 @@ class _Reader:
                 return self._like(node, None)
             case exp.Escape() if isinstance(node.this, exp.Like | exp.ILike):
                 check_arguments(node, "this", "expression")
-                return self._like(node.this, self._sides.value(node.expression))
+                return self._like(node.this, self._operands.value(node.expression))
             case exp.Contains() | exp.EndsWith():
                 check_arguments(node, "this", "expression")
                 form = pattern_around if isinstance(node, exp.Contains) else pattern_before
@@ -175,7 +175,7 @@ class _Reader:
             case exp.Anonymous(this=str(name), expressions=[tested, pattern]) if name.lower() in _MATCHES:
                 return self._match(node, tested, pattern, _MATCHES[name.lower()])
             case exp.Anonymous(this=str(name), expressions=[tested, word]) if name.lower() in _TOKEN_FUNCTIONS:
-                return build.has_token(self._sides.operand(tested), self._sides.value(word))
+                return build.has_token(self._operands.operand(tested), self._operands.value(word))
             case exp.ArrayContains() | exp.ArrayContainsAll():
                 check_arguments(node, "this", "expression")
                 return self._test_list(
@@ -184,40 +184,40 @@ class _Reader:
             case exp.Anonymous(this=str(name), expressions=[tested, values]) if name.lower() in _LIST_FUNCTIONS:
                 return self._test_list(_LIST_FUNCTIONS[name.lower()], tested, values)
             case exp.Anonymous(this=str(name), expressions=[tested, value]) if name.lower() in _MAP_FUNCTIONS:
-                elements = Elements(self._sides.operand(tested).column, _MAP_FUNCTIONS[name.lower()])
-                return elements.has_any(build, [self._sides.value(value)])
+                elements = Elements(self._operands.operand(tested).column, _MAP_FUNCTIONS[name.lower()])
+                return elements.has_any(build, [self._operands.value(value)])
             case exp.MapContainsKey():
                 check_arguments(node, "this", "key")
-                return Elements(self._sides.operand(node.this).column, KEY).has_any(
-                    build, [self._sides.value(node.args["key"])]
+                return Elements(self._operands.operand(node.this).column, KEY).has_any(
+                    build, [self._operands.value(node.args["key"])]
                 )
             case exp.StartsWith():
                 check_arguments(node, "this", "expression")
-                return build.starts_with(self._sides.operand(node.this), self._sides.value(node.expression))
+                return build.starts_with(self._operands.operand(node.this), self._operands.value(node.expression))
             case exp.IsNan():
                 check_arguments(node, "this")
-                return build.compare(self._sides.operand(node.this), "=", float("nan"))
+                return build.compare(self._operands.operand(node.this), "=", float("nan"))
             case exp.Boolean():
                 return Always(bool(node.this))
             case exp.Null():
                 return Always(None)
             case exp.Column() | exp.Dot():
-                operand = self._sides.operand(node)
+                operand = self._operands.operand(node)
                 if not pa.types.is_boolean(operand.column.value_type):
                     raise NotUnderstoodError(f"{operand.column} alone is not a condition, because it is not a boolean")
                 return build.compare(operand, "=", True)
         raise NotUnderstoodError("this kind of condition is not supported")
 
     def _compare(self, op: Operator, left: exp.Expression, right: exp.Expression) -> Expr:
-        if self._sides.is_operand(left):
-            return self._build.compare(self._sides.operand(left), op, self._sides.value(right))
-        return self._build.compare(self._sides.operand(right), MIRRORED[op], self._sides.value(left))
+        if self._operands.is_operand(left):
+            return self._build.compare(self._operands.operand(left), op, self._operands.value(right))
+        return self._build.compare(self._operands.operand(right), MIRRORED[op], self._operands.value(left))
 
     def _compare_literals(self, op: Operator, left: exp.Expression, right: exp.Expression) -> Expr | None:
         """Evaluate a comparison of two literals, such as `1 = 1`; return None if a side has a column."""
-        if self._sides.is_operand(left) or self._sides.is_operand(right):
+        if self._operands.is_operand(left) or self._operands.is_operand(right):
             return None
-        first, second = self._sides.value(left), self._sides.value(right)
+        first, second = self._operands.value(left), self._operands.value(right)
         if first is None or second is None:
             return Always(None)
         if type(first) is not type(second) or not isinstance(first, Fraction | str | bool):
@@ -228,27 +228,27 @@ class _Reader:
 
     def _is(self, left: exp.Expression, right: exp.Expression) -> Expr:
         if isinstance(right, exp.Null):
-            return self._build.is_null(self._sides.operand(left))
+            return self._build.is_null(self._operands.operand(left))
         if isinstance(right, exp.Boolean):
             return self._same(left, right)
         raise NotUnderstoodError("IS is supported with NULL, TRUE and FALSE")
 
     def _same(self, left: exp.Expression, right: exp.Expression) -> Expr:
         """Build an equality in which null is a value like any other."""
-        if not self._sides.is_operand(left):
+        if not self._operands.is_operand(left):
             left, right = right, left
-        operand, value = self._sides.operand(left), self._sides.value(right)
+        operand, value = self._operands.operand(left), self._operands.value(right)
         null = self._build.is_null(operand)
         return null if value is None else all_of(Not(null), self._build.compare(operand, "=", value))
 
     def _like(self, node: exp.Like | exp.ILike, escape: Value | None) -> Expr:
         check_arguments(node, "this", "expression", "negate")
-        condition = self._match_pattern(node, self._sides.value(node.expression), escape)
+        condition = self._match_pattern(node, self._operands.value(node.expression), escape)
         # NOT LIKE is an argument of the node, or in older versions of sqlglot a node around it.
         return Not(condition) if node.args.get("negate") else condition
 
     def _match_pattern(self, node: exp.Like | exp.ILike, pattern: Value | None, escape: Value | None) -> Expr:
-        operand = self._sides.operand(node.this)
+        operand = self._operands.operand(node.this)
         if pattern is None:
             return Always(None)
         if not isinstance(pattern, str) or not (escape is None or (isinstance(escape, str) and len(escape) == 1)):
@@ -263,7 +263,7 @@ class _Reader:
         self, node: exp.Expression, tested: exp.Expression, text: exp.Expression, form: Callable[[str], Pattern] | None
     ) -> Expr:
         """Build a match with the pattern that `form` makes of a text; without `form`, the text is an expression."""
-        operand, value = self._sides.operand(tested), self._sides.value(text)
+        operand, value = self._operands.operand(tested), self._operands.value(text)
         if value is None:
             return Always(None)
         if not isinstance(value, str):
@@ -277,12 +277,12 @@ class _Reader:
         """Build a test for a value, or some or all values of a list, in the lists of a column."""
         match tested:
             case exp.MapKeys():
-                elements = Elements(self._sides.operand(tested.this).column, KEY)
+                elements = Elements(self._operands.operand(tested.this).column, KEY)
             case exp.Anonymous(this=str(name), expressions=[inner]) if name.lower() == "map_values":
-                elements = Elements(self._sides.operand(inner).column, VALUE)
+                elements = Elements(self._operands.operand(inner).column, VALUE)
             case _:
-                elements = Elements(self._sides.operand(tested).column)
+                elements = Elements(self._operands.operand(tested).column)
         if quantity == _ONE:
-            return elements.has_any(self._build, [self._sides.value(values)])
-        wanted = self._sides.values(values)
+            return elements.has_any(self._build, [self._operands.value(values)])
+        wanted = self._operands.values(values)
         return elements.has_any(self._build, wanted) if quantity == _ANY else elements.has_all(self._build, wanted)
