@@ -210,7 +210,8 @@ miri: ## run the Rust tests of modules with unsafe code in Miri; needs nightly R
 
 # Build the extension with a sanitizer, put it into a copy of the package, and preload gcc's runtime of the sanitizer. The
 # C++ library is preloaded too, because the sanitizer must find it before pyarrow throws an exception. Run the Python tests
-# that spend most of their time in the extension. pytest must not capture the report that ends the process.
+# that spend most of their time in the extension. The sanitizer prints its report just before the process ends, so pytest
+# must not capture it.
 SANITIZER ?= address
 SANITIZED := target/sanitized/$(SANITIZER)
 SANITIZER_RUNTIME = $(shell gcc -print-file-name=lib$(if $(filter address,$(SANITIZER)),asan,tsan).so)
@@ -244,7 +245,7 @@ FUZZ_SECONDS ?= 3600
 FUZZ_JOBS ?= 1
 
 .PHONY: fuzz
-fuzz: develop ## run every fuzz target for FUZZ_SECONDS (an hour), with new seeds and the files in fuzz/corpus
+fuzz: develop ## run every fuzz target for FUZZ_SECONDS (an hour), starting with fuzz/seeds and fuzz/corpus
 	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --locked --release --target $(FUZZ_HOST)
 	PYTHONPATH=$(CURDIR)/tests/python $(BIN)/python tests/python/support/programs/fuzz.py run --seconds $(FUZZ_SECONDS) --jobs $(FUZZ_JOBS)
 

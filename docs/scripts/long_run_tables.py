@@ -59,8 +59,11 @@ def fuzz_coverage(records: Records) -> str:
         folder = "/".join(path.split("/")[:3] if path.count("/") > 2 else path.split("/")[:-1])
         for name in (folder, ""):
             folders[name] = [total + count for total, count in zip(folders[name], counts, strict=True)]
-    everything = folders.pop("")
-    rows = [[f"`{folder}`", f"{lines:,}", f"{reached / lines:.1%}"] for folder, (reached, lines) in folders.items()]
+    everything = folders.pop("", [0, 1])
+    rows = [
+        [f"`{folder}`" + (" (files)" if folder == "src" else ""), f"{lines:,}", f"{reached / lines:.1%}"]
+        for folder, (reached, lines) in folders.items()
+    ]
     rows.append(["all", f"{everything[1]:,}", f"{everything[0] / everything[1]:.1%}"])
     table = as_table(["folder", "lines", "reached"], rows)
     few = [
@@ -68,7 +71,7 @@ def fuzz_coverage(records: Records) -> str:
         for path, (reached, lines) in parsers.items()
         if reached / lines < FEW
     ]
-    intro = f"Files in which fewer than {FEW:.0%} of the lines are reached, with the number of other lines"
+    intro = f"Fewer than {FEW:.0%} of the lines of these files are reached, with the number of lines that are not"
     return f"{table}\n\n{intro}: {', '.join(few) or 'none'}."
 
 

@@ -1,6 +1,6 @@
 //! Damaged encrypted files. Decrypted content is identical to the original, or decryption fails.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use parsieve::crypto::{Key, decrypt_ctr, open, split_module};
@@ -8,8 +8,8 @@ use parsieve::parquet::{Decryptor, NewFilter, OldFooter, ParquetFile, Protection
 
 use super::{drive, footer, page_values, read_footer, seeds};
 
-/// The hashes of all encrypted values in the seeds.
-static ORIGINAL: OnceLock<BTreeSet<u64>> = OnceLock::new();
+/// The hashes of the encrypted values in the seeds, by row group and column. All seeds have the same values.
+static ORIGINAL: OnceLock<BTreeMap<(usize, usize), Vec<u64>>> = OnceLock::new();
 
 /// Opens `data` as a complete file, and decrypts it as a single module.
 pub fn run(data: &[u8]) {
@@ -30,12 +30,8 @@ pub fn run(data: &[u8]) {
             if chunk.protection != Protection::Plain
                 && let Ok((_, hashes)) = page_values::hashes(&file, data, (row_group, column), decryptor, 50)
             {
-                let original =
-                    ORIGINAL.get_or_init(|| seeds::encrypted_files().iter().flat_map(|file| values(file)).collect());
-                assert!(
-                    hashes.iter().all(|hash| original.contains(hash)),
-                    "a decrypted value differs from the original"
-                );
+                let original = ORIGINAL.get_or_init(|| values(&seeds::encrypted_files()[0]));
+                assert_eq!(original.get(&(row_group, column)), Some(&hashes), "values differ from the original");
             }
             let add = [NewFilter { row_group, column, num_blocks: 1 }];
             let _ = drive(data, |fetched| file.plan_rewrite(&add, &[], OldFooter::Replaced, decryptor, fetched));
@@ -44,19 +40,20 @@ pub fn run(data: &[u8]) {
 }
 
 /// Returns the hashes of the encrypted values in a file.
-fn values(data: &[u8]) -> Vec<u64> {
+fn values(data: &[u8]) -> BTreeMap<(usize, usize), Vec<u64>> {
     let keys = seeds::keys();
     let file = read_footer(data).and_then(|footer| ParquetFile::open_with(footer, &keys)).unwrap();
     let key_ring = file.key_ring(&keys).unwrap().unwrap();
-    let mut hashes = Vec::new();
+    let mut original = BTreeMap::new();
     for (row_group, group) in file.metadata.row_groups().iter().enumerate() {
         for column in (0..group.chunks.len()).filter(|&column| group.chunks[column].protection != Protection::Plain) {
             // Booleans have no hash.
-            if let Ok((_, chunk)) = page_values::hashes(&file, data, (row_group, column), Some(&key_ring), usize::MAX) {
-                hashes.extend(chunk);
+            if let Ok((_, hashes)) = page_values::hashes(&file, data, (row_group, column), Some(&key_ring), usize::MAX)
+            {
+                original.insert((row_group, column), hashes);
             }
         }
     }
-    assert!(!hashes.is_empty());
-    hashes
+    assert!(!original.is_empty());
+    original
 }

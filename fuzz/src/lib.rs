@@ -56,8 +56,16 @@ pub const TARGETS: [Target; 20] = [
 
 /// Runs a step on a complete file until it is ready. Panics if the step requests bytes outside of the file, or does not
 /// end.
-pub fn drive<T>(file: &[u8], mut step: impl FnMut(&Fetched) -> Result<Step<T>>) -> Result<T> {
-    let mut fetched = Fetched::new();
+pub fn drive<T>(file: &[u8], step: impl FnMut(&Fetched) -> Result<Step<T>>) -> Result<T> {
+    drive_from(Fetched::new(), file, step)
+}
+
+/// Runs a step as [`drive`] does, with some bytes that were fetched before.
+pub fn drive_from<T>(
+    mut fetched: Fetched,
+    file: &[u8],
+    mut step: impl FnMut(&Fetched) -> Result<Step<T>>,
+) -> Result<T> {
     for _ in 0..1000 {
         match step(&fetched)? {
             Step::Ready(value) => return Ok(value),

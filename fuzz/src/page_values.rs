@@ -74,7 +74,7 @@ fn check_rows(
     let leaf = &file.metadata.leaves()[column];
     let schema = row_file.schema();
     let (path, Some(column_type)) = (file.metadata.path(leaf), leaf.column_type()) else { return };
-    let (&[name], true) = (path.as_slice(), path.len() == 1) else { return };
+    let &[name] = path.as_slice() else { return };
     let mut same_name = schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
     let (Some((field, _)), None) = (same_name.next(), same_name.next()) else { return };
     let is_alone = (0..file.metadata.leaves().len())

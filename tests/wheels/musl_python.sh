@@ -23,9 +23,10 @@ if [ ! -e sources/done ]; then
 fi
 
 # zig brings the headers of musl. But CPython's setup.py asks the compiler for its folders with `-E -v -`, and zig answers
-# with those of this machine. Without `-nostdlibinc`, extension modules would include their headers of glibc.
+# with those of this machine. Without `-nostdlibinc`, extension modules would include this machine's headers of glibc.
 export CC="python-zig cc -target $target -dynamic -nostdlibinc" AR="python-zig ar" RANLIB="python-zig ranlib" CFLAGS="-O1 -fPIC -Wno-date-time" READELF=/usr/bin/readelf
 export CPPFLAGS="-I$folder/static/include" LDFLAGS="-L$folder/static/lib" PKG_CONFIG_LIBDIR=$folder/static/lib/pkgconfig
+rm -rf build static python
 for source in zlib libffi "$python"; do
     mkdir -p "build/$source"
     tar -xf sources/"$source"_*.orig.tar.* -C "build/$source" --strip-components 1

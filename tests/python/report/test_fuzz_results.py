@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -30,21 +31,24 @@ def test_a_failed_input_is_named() -> None:
     assert fuzz.failed_inputs(log, 77) == ["crash-12ab"]
 
 
-def test_a_new_checkout_starts_with_the_packed_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkout_starts_with_the_packed_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, "FUZZ", tmp_path)
-    inputs = {"0a": b"x" * 900, "b": b"", "c": bytes(range(256))}
+    inputs = [b"", bytes(range(256)), b"x" * 900]
     corpus = fuzz.unpack("footer")
-    assert not list(corpus.iterdir())
-    for name, data in inputs.items():
-        (corpus / name).write_bytes(data)
+    with pytest.raises(SystemExit, match="no inputs"):
+        fuzz.pack("footer")
+    for number, data in enumerate(inputs):
+        (corpus / str(number)).write_bytes(data)
     archive = fuzz.pack("footer").read_bytes()
-    # The archive does not change a corpus that has inputs.
-    fuzz.unpack("footer")
-    assert sorted(path.name for path in corpus.iterdir()) == sorted(inputs)
-    for path in corpus.iterdir():
-        path.unlink()
-    assert sorted(path.read_bytes() for path in fuzz.unpack("footer").iterdir()) == sorted(inputs.values())
+    shutil.rmtree(corpus)
+    assert sorted(path.read_bytes() for path in fuzz.unpack("footer").iterdir()) == inputs
     assert fuzz.pack("footer").read_bytes() == archive
+    # An older corpus gets the inputs of the archive, and a new archive keeps them.
+    shutil.rmtree(corpus)
+    corpus.mkdir()
+    (corpus / "more").write_bytes(b"y")
+    fuzz.pack("footer")
+    assert sorted(path.read_bytes() for path in fuzz.unpack("footer").iterdir()) == sorted([*inputs, b"y", b"y"])
 
 
 def test_lines_that_any_program_reaches_count() -> None:

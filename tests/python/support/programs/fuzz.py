@@ -4,10 +4,10 @@
     PYTHONPATH=tests/python python tests/python/support/programs/fuzz.py coverage [TARGET ...]
     PYTHONPATH=tests/python python tests/python/support/programs/fuzz.py pack [TARGET ...]
 
-`run` starts with the seeds of each target and the inputs in `fuzz/corpus`, and adds the inputs that reach new code.
-Afterwards, `fuzz/corpus` has the fewest inputs that reach the same code. `pack` writes them into `fuzz/seeds`, which is
-in git. A new checkout starts with these. A run of five minutes or more is appended to
-the ledger of long runs, with its processor time.
+`run` starts with the seeds of each target and the inputs in `fuzz/seeds` and `fuzz/corpus`, and adds the inputs that
+reach new code. Afterwards, `fuzz/corpus` has the fewest inputs that reach the same code. `pack` writes these into
+`fuzz/seeds`, which is in git. To drop old inputs, delete the archives first. A run of five minutes or
+more is appended to the ledger of long runs, with its processor time.
 
 `coverage` runs the inputs in `fuzz/corpus` on programs that count the executed lines. It needs rustup's llvm-tools.
 With `--save`, it is appended to the ledger of long runs.
@@ -18,6 +18,7 @@ Build the programs first, with `make fuzz` or `make fuzz-coverage`.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import io
 import os
 import re
@@ -104,9 +105,9 @@ def pack(target: str) -> Path:
     archive = FUZZ / "seeds" / f"{target}.tar.xz"
     archive.parent.mkdir(exist_ok=True)
     # Inputs of similar length are often similar.
-    inputs = sorted(
-        (path.read_bytes() for path in (FUZZ / "corpus" / target).iterdir()), key=lambda data: (len(data), data)
-    )
+    inputs = sorted({path.read_bytes() for path in unpack(target).iterdir()}, key=lambda data: (len(data), data))
+    if not inputs:
+        raise SystemExit(f"fuzz/corpus/{target} has no inputs. `make fuzz` writes them.")
     with tarfile.open(archive, "w:xz", preset=9) as tar:
         for number, data in enumerate(inputs):
             member = tarfile.TarInfo(str(number))
@@ -116,12 +117,17 @@ def pack(target: str) -> Path:
 
 
 def unpack(target: str) -> Path:
-    """Return the corpus of a target. A new checkout fills it from the archive."""
+    """Return the corpus of a target, with the inputs of the archive. `reduce` removes redundant inputs."""
     corpus, archive = FUZZ / "corpus" / target, FUZZ / "seeds" / f"{target}.tar.xz"
     corpus.mkdir(parents=True, exist_ok=True)
-    if archive.exists() and not any(corpus.iterdir()):
+    if archive.exists():
         with tarfile.open(archive) as tar:
-            tar.extractall(corpus, filter="data")
+            for member in tar:
+                content = tar.extractfile(member)
+                assert content is not None
+                data = content.read()
+                # libFuzzer names inputs in the same way.
+                (corpus / hashlib.sha1(data, usedforsecurity=False).hexdigest()).write_bytes(data)
     return corpus
 
 
