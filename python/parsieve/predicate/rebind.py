@@ -24,7 +24,7 @@ def rebound(expr: Expr, schema: pa.Schema) -> Expr:
     for column in columns(expr):
         in_schema = names.find(column.path, exact=True)
         if in_schema.path != column.path:
-            raise ColumnNotFoundError(f"there is no column {column}, but one named {in_schema}")
+            raise ColumnNotFoundError(f"there is no column {column}; {in_schema} is another column")
         if in_schema.value_type != column.value_type:
             raise TypeError(
                 f"column {column} is of type {in_schema.type}, but the predicate was made for {column.type}"
