@@ -326,7 +326,7 @@ def test_names_may_have_dots_quotes_and_capitals() -> None:
         with pytest.raises(ps.ColumnNotFoundError, match="several"):
             parse(where, pa.schema({"a.b": pa.int32(), "A": pa.struct({"b": pa.int32()})}))
     # A typed predicate keeps its column.
-    with pytest.raises(ps.ColumnNotFoundError, match='no column "a.b"; a.b is another column'):
+    with pytest.raises(ps.ColumnNotFoundError, match=r'no column "a\.b"; a\.b is another column'):
         parse(parse("a.b = 1", pa.schema({"a.b": pa.int32()})), pa.schema({"a": pa.struct({"b": pa.int32()})}))
     with pytest.raises(ps.ColumnNotFoundError, match="several"):
         parse("ab = 1", pa.schema({"aB": pa.int32(), "Ab": pa.int32()}))
