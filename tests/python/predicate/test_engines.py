@@ -48,6 +48,14 @@ def test_dates_without_a_calendar_year_in_python_are_exact_in_duckdb() -> None:
         assert in_duckdb(expr, pa.table({"d": days})) == [row]
 
 
+@pytest.mark.parametrize("kind", [pa.date32(), pa.date64()])
+def test_dates_of_both_widths_are_exact_in_every_engine(kind: pa.DataType) -> None:
+    table = pa.table({"d": pa.array([0, 1, None, 20_000], pa.int32()).cast(pa.date32()).cast(kind)})
+    for op, expected in {"<=": [0, 1], "=": [1], ">": [3]}.items():
+        expr = Compare(Column(("d",), kind), op, Literal(table["d"][1]))
+        assert in_pyarrow(expr, table) == in_polars(expr, table) == in_duckdb(expr, table) == expected, op
+
+
 def in_pyarrow(expr: Expr, table: pa.Table) -> list[int]:
     numbered = table.append_column("row", pa.array(range(table.num_rows), pa.int64()))
     numbers: list[int] = ds.dataset(numbered).to_table(filter=to_pyarrow(expr))["row"].to_pylist()
