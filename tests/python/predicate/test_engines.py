@@ -19,6 +19,7 @@ import parsieve as ps
 from parsieve.predicate import Column, Compare, Expr, Literal, Not, normalize
 from parsieve.predicate.builder import Operand
 from parsieve.predicate.column_names import ColumnNames
+from parsieve.predicate.expr import Operator
 from parsieve.predicate.render import to_duckdb, to_polars, to_pyarrow
 
 
@@ -51,7 +52,8 @@ def test_dates_without_a_calendar_year_in_python_are_exact_in_duckdb() -> None:
 @pytest.mark.parametrize("kind", [pa.date32(), pa.date64()])
 def test_dates_of_both_widths_are_exact_in_every_engine(kind: pa.DataType) -> None:
     table = pa.table({"d": pa.array([0, 1, None, 20_000], pa.int32()).cast(pa.date32()).cast(kind)})
-    for op, expected in {"<=": [0, 1], "=": [1], ">": [3]}.items():
+    expected_rows: dict[Operator, list[int]] = {"<=": [0, 1], "=": [1], ">": [3]}
+    for op, expected in expected_rows.items():
         expr = Compare(Column(("d",), kind), op, Literal(table["d"][1]))
         assert in_pyarrow(expr, table) == in_polars(expr, table) == in_duckdb(expr, table) == expected, op
 
