@@ -71,7 +71,7 @@ def fuzz_coverage(records: Records) -> str:
         for path, (reached, lines) in parsers.items()
         if reached / lines < FEW
     ]
-    intro = f"Fewer than {FEW:.0%} of the lines of these files are reached, with the number of lines that are not"
+    intro = f"In these files, fewer than {FEW:.0%} of the lines are reached. The number counts the other lines"
     return f"{table}\n\n{intro}: {', '.join(few) or 'none'}."
 
 

@@ -1,4 +1,4 @@
-//! The bindings of an index. Either reading fails, or each row has all fields, and the value that was read is an array.
+//! The bindings of an index. Either reading fails, or the columns have a row for each group of the document.
 
 use arrow_array::Array;
 use parsieve::json::{Bindings, Scanner};

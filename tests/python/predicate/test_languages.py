@@ -314,7 +314,7 @@ def test_names_may_have_dots_quotes_and_capitals() -> None:
     }.items():
         columns = ps.predicate.columns(parse(text, schema))
         assert [column.path for column in columns] == [path], text
-    # As in all engines, a dot between names separates a struct from its field, and a dot in a name belongs to it.
+    # As in the engines, a dot between names separates a struct from its field, and a dot in a name belongs to it.
     both = pa.schema({"a.b": pa.int32(), "a": pa.struct({"b": pa.int32()})})
     for where in ("a.b = 1", '"a"."b" = 1', F("a", "b") == 1, C("a").struct.field("b") == 1, [(("a", "b"), "=", 1)]):
         assert [column.path for column in ps.predicate.columns(parse(where, both))] == [("a", "b")], where

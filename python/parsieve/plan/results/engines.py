@@ -300,7 +300,8 @@ def _tests_text_for_null(expr: Expr) -> bool:
 
 # DuckDB treats a path with one of these characters as a pattern, and reads all files that match it.
 _PATTERNS = set("[*?\\")
-# DuckDB parses a condition several times. For a longer one, this costs more than scanning with pyarrow.
+# DuckDB parses a condition several times, which takes seconds for a list of 100,000 values. pyarrow evaluates longer
+# conditions than this.
 _LONGEST_TEXT = 32_768
 
 
