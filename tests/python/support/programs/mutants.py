@@ -2,9 +2,10 @@
 
     PYTHONPATH=tests/python python tests/python/support/programs/mutants.py predicate --count 300 --seed 1
 
-Each change is made in a copy of the package. The tests of the folder run against the copy until one fails.
-`mutants.py plan/evidence --tests tests/python/plan` chooses other tests. With `--save`, the result is appended to the
-ledger of long runs.
+First, all tests of the folder run once without a change, to find the tests that run each line. Then each change is
+made in a copy of the package. The tests that run the changed lines run against the copy until one fails, the quickest
+first. `mutants.py plan/evidence --tests tests/python/plan` chooses other tests. With `--save`, the result is appended
+to the ledger of long runs.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import json
 import os
 import queue
 import random
@@ -24,6 +26,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from support.programs import long_runs
 
@@ -48,19 +51,20 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }
-# A mutant counts as noticed if its tests take a minute more than this many times their usual time.
+# A mutant counts as noticed if its tests take five minutes more than this many times their usual time.
 PATIENCE = 5
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of a file: the bytes from `start` to `end` become `after`."""
+    """One change of a file: the bytes from `start` to `end` become `after`. `lines` are those of its statement."""
 
     path: Path
     line: int
     start: int
     end: int
     after: str
+    lines: range
 
     def apply(self, source: bytes) -> bytes:
         """Return the source with this change."""
@@ -79,19 +83,24 @@ def mutants_of(path: Path) -> list[Mutant]:
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     found = []
-    for node in _nodes(ast.parse(source)):
+    for node, statement in _nodes(ast.parse(source), None):
         for changed in _changes(node):
             assert node.end_lineno is not None
             assert node.end_col_offset is not None
             begin = starts[node.lineno - 1] + node.col_offset
             end = starts[node.end_lineno - 1] + node.end_col_offset
             text = ast.unparse(changed)
-            found.append(Mutant(path, node.lineno, begin, end, f"({text})" if isinstance(node, ast.expr) else text))
+            after = f"({text})" if isinstance(node, ast.expr) else text
+            lines = range(statement.lineno, node.end_lineno + 1)
+            found.append(Mutant(path, node.lineno, begin, end, after, lines))
     return found
 
 
-def _nodes(tree: ast.AST) -> Iterator[ast.expr | ast.stmt]:
-    """Yield the nodes to change. Skip types, decorators, imports for types only, assertions, raises and f-strings."""
+def _nodes(tree: ast.AST, statement: ast.stmt | None) -> Iterator[tuple[ast.expr | ast.stmt, ast.stmt]]:
+    """Yield the nodes to change, each with its statement.
+
+    Skip types, decorators, imports for types only, assertions, raises and f-strings.
+    """
     for name, value in ast.iter_fields(tree):
         if name in ("annotation", "returns", "decorator_list", "type_params"):
             continue
@@ -100,9 +109,11 @@ def _nodes(tree: ast.AST) -> Iterator[ast.expr | ast.stmt]:
                 continue
             if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
                 continue
+            child_statement = child if isinstance(child, ast.stmt) else statement
             if isinstance(child, ast.expr | ast.stmt):
-                yield child
-            yield from _nodes(child)
+                assert child_statement is not None
+                yield child, child_statement
+            yield from _nodes(child, child_statement)
 
 
 def _changes(node: ast.AST) -> Iterator[ast.AST]:
@@ -139,43 +150,87 @@ def _is_none(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and value.value is None
 
 
+class CoveringTests:
+    """Knows which tests run each line of the package, and how long each test takes."""
+
+    def __init__(self, record: dict[str, Any]) -> None:
+        self._seconds: dict[str, float] = record["seconds"]
+        self._lines: dict[str, dict[str, list[str]]] = record["lines"]
+        self._quickest_first = sorted(self._seconds, key=self._seconds.__getitem__)
+
+    def tests_of(self, mutant: Mutant) -> list[str]:
+        """Return the tests that run a line of the change, the quickest first.
+
+        Return all tests if none of them is known to run it: the line can run in another process, or during an import.
+        """
+        lines = self._lines.get(str(mutant.path.relative_to(PACKAGE)), {})
+        contexts = {context for line in mutant.lines for context in lines.get(str(line), [])}
+        if contexts <= {""}:
+            return self._quickest_first
+        return [test for test in self._quickest_first if not contexts.isdisjoint(_contexts_of(test))]
+
+    def seconds(self, tests: list[str]) -> float:
+        """Return how long tests take without a change."""
+        return sum(self._seconds[test] for test in tests)
+
+
+def _contexts_of(test: str) -> Iterator[str]:
+    """Yield a test, its class or file, and its folders. A fixture can be shared by all tests of these."""
+    yield test
+    while "::" in test:
+        test = test.rpartition("::")[0]
+        yield test
+    yield from map(str, Path(test).parents)
+
+
 class MutantRunner:
     """Runs the tests on mutants, with several workers. Each worker has its own copy of the package."""
 
     def __init__(self, folder: Path, tests: list[str], workers: int) -> None:
-        self._tests = tests
         self._copies: queue.Queue[Path] = queue.Queue()
         for number in range(workers):
             shutil.copytree(PACKAGE, folder / str(number) / "parsieve", ignore=shutil.ignore_patterns("__pycache__"))
             self._copies.put(folder / str(number))
-        begun = time.monotonic()
-        if self._tests_fail(folder / "0", None):
-            raise SystemExit(f"the tests fail without a change: {' '.join(tests)}")
-        self.limit = PATIENCE * (time.monotonic() - begun) + 60
+        self.selection = self._select(folder, tests)
 
     def is_noticed(self, mutant: Mutant) -> bool:
         """Return whether a test fails, or takes too long, with a change."""
         package_copy = self._copies.get()
         target = package_copy / "parsieve" / mutant.path.relative_to(PACKAGE)
         source = mutant.path.read_bytes()
+        tests = self.selection.tests_of(mutant)
+        # A command line would be too short for the names of all tests.
+        names = package_copy / "tests"
+        names.write_text("\n".join(tests))
         try:
             target.write_bytes(mutant.apply(source))
-            return self._tests_fail(package_copy, self.limit)
+            return bool(_pytest(package_copy, [f"@{names}"], {}, PATIENCE * self.selection.seconds(tests) + 300))
+        except subprocess.TimeoutExpired:
+            return True
         finally:
             target.write_bytes(source)
             self._copies.put(package_copy)
 
-    def _tests_fail(self, package_copy: Path, limit: float | None) -> bool:
-        paths = os.pathsep.join([str(package_copy), str(ROOT / "tests" / "python")])
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *self._tests]
-        environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
-        try:
-            done = subprocess.run(
-                command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=limit
-            )
-        except subprocess.TimeoutExpired:
-            return True
-        return done.returncode != 0
+    def _select(self, folder: Path, tests: list[str]) -> CoveringTests:
+        package_copy = folder / "0"
+        record = folder / "record.json"
+        variables = {"LINE_TESTS_SOURCE": str(package_copy / "parsieve"), "LINE_TESTS_OUTPUT": str(record)}
+        if _pytest(package_copy, ["-p", "support.programs.line_tests", *tests], variables):
+            raise SystemExit(f"the tests fail without a change: {' '.join(tests)}")
+        return CoveringTests(json.loads(record.read_text()))
+
+
+def _pytest(package_copy: Path, arguments: list[str], variables: dict[str, str], limit: float | None = None) -> int:
+    paths = os.pathsep.join([str(package_copy), str(ROOT / "tests" / "python")])
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", **variables},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=limit,
+        check=False,
+    ).returncode
 
 
 def main() -> None:
