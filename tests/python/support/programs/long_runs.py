@@ -24,6 +24,7 @@ import os
 import re
 import secrets
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -52,7 +53,7 @@ PROGRAMS = {
 
 @dataclass
 class Turns:
-    """The runs of one program: how long they took, their seeds, and the commands that found something."""
+    """The runs of one program: their processor time, their seeds, and the commands that found something."""
 
     seconds: float = 0
     seeds: list[int] = field(default_factory=list)
@@ -60,12 +61,11 @@ class Turns:
 
 
 def soak(hours: float) -> bool:
-    """Alternate between the programs until the time is over. Return whether they found something."""
-    end = time.monotonic() + hours * 3600
+    """Alternate between the programs for some hours of processor time. Return whether they found something."""
     turns = {program: Turns() for program in PROGRAMS}
     try:
         for program in itertools.cycle(PROGRAMS):
-            if time.monotonic() > end:
+            if sum(done.seconds for done in turns.values()) > hours * 3600:
                 break
             _take_turn(program, turns[program])
     finally:
@@ -85,7 +85,7 @@ def _take_turn(program: str, turns: Turns) -> None:
     path = (Path(__file__).parent / program).relative_to(ROOT)
     command = f"PYTHONPATH=tests/python {sys.executable} {path} {PROGRAMS[program]} --seed {seed}"
     print(command, flush=True)
-    begun = time.monotonic()
+    begun = _processor_seconds()
     search_path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, str(path), *shlex.split(PROGRAMS[program]), "--seed", str(seed)],
@@ -96,11 +96,17 @@ def _take_turn(program: str, turns: Turns) -> None:
         text=True,
         check=False,
     )
-    turns.seconds += time.monotonic() - begun
+    turns.seconds += _processor_seconds() - begun
     turns.seeds.append(seed)
     if done.returncode:
         turns.findings.append(f"{program} {PROGRAMS[program]} --seed {seed}")
         print(f"{done.stdout}\nFINDING: repeat it with\n    {command}", flush=True)
+
+
+def _processor_seconds() -> float:
+    """Return the processor time of all processes that this one has waited for."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def record_mutants(folder: str, seed: int, seconds: float, count: int, unnoticed: list[str]) -> None:
@@ -199,6 +205,8 @@ def main() -> int:
     tests.add_argument("--also", type=Path, action="append", default=[], metavar="CHECKOUT")
     commands.add_parser("record").add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
+    # A stopped run still appends its line to the ledger.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if options.command == "record":
         return int(run_and_record(options.arguments))
     if options.command == "tests":
