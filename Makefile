@@ -234,6 +234,22 @@ test-sanitized: develop .venv/stamp-test ## run tests of the extension with SANI
 		TSAN_OPTIONS=suppressions=tests/python/support/thread_sanitizer.txt PYTHONPATH=$(CURDIR)/$(SANITIZED)/python \
 		$(BIN)/python -m pytest -p no:cacheprovider --capture=sys $(SANITIZED_TESTS)
 
+# A free-threaded Python has its own environment, its own build, and the dependencies that have wheels for it.
+FREE_THREADED_PYTHON ?= python3.14t
+FREE_THREADED_BIN := .venv-free-threaded/bin
+FREE_THREADED_TESTS ?= $(addprefix tests/python/,core reader filters predicate)
+
+.venv-free-threaded/stamp: pyproject.toml
+	$(FREE_THREADED_PYTHON) -m venv --clear .venv-free-threaded
+	$(FREE_THREADED_BIN)/python -m pip install --quiet 'pip>=25.1'
+	$(FREE_THREADED_BIN)/python -m pip install --quiet --group build --group free-threaded
+	@touch $@
+
+.PHONY: test-free-threaded
+test-free-threaded: .venv-free-threaded/stamp ## run tests in a Python without the GIL, FREE_THREADED_PYTHON
+	VIRTUAL_ENV=$(CURDIR)/.venv-free-threaded CARGO_TARGET_DIR=target/free-threaded $(FREE_THREADED_BIN)/maturin develop --release --locked
+	$(FREE_THREADED_BIN)/python -m pytest $(FREE_THREADED_TESTS)
+
 .PHONY: test-long
 test-long: develop .venv/stamp-test ## run the tests that take hours: 16 writers with 16,000 commits, and all power cuts
 	PARSIEVE_LONG=1 $(BIN)/python -m pytest -m slow tests/python/index/test_index_writers.py tests/python/index/test_killed_writers.py
@@ -313,7 +329,7 @@ release-check: wheel ## install the wheel into empty environments of RELEASE_PYT
 
 .PHONY: clean
 clean: ## remove all build results, including .venv and .tools
-	rm -rf .venv .venv-spark .venv-spark4 .venv-recipes .venv-older .tools target dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-spark .venv-spark4 .venv-recipes .venv-older .venv-free-threaded .tools target dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f python/parsieve/_core.*.so python/parsieve/_core.*.pyd python/parsieve/_core.so python/parsieve/_core.pyd
 	find python tests examples benches -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 

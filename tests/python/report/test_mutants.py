@@ -48,8 +48,8 @@ def test_tests_of_a_change() -> None:
     }
     tests = CoveringTests({"seconds": seconds, "lines": lines})
 
-    def tests_of(first: int, last: int) -> list[str]:
-        return tests.tests_of(Mutant(PACKAGE / "sub/code.py", first, 0, 0, "", range(first, last + 1)))
+    def tests_of(first: int, last: int, seconds: float = 10) -> list[str]:
+        return tests.tests_of(Mutant(PACKAGE / "sub/code.py", first, 0, 0, "", range(first, last + 1)), seconds)
 
     quickest_first = ["a/test_y.py::one", "a/test_x.py::quick", "a/test_x.py::slow", "b/test_z.py::one"]
     assert tests_of(1, 1) == quickest_first  # runs during an import
@@ -59,4 +59,6 @@ def test_tests_of_a_change() -> None:
     assert tests_of(4, 4) == ["a/test_x.py::quick", "a/test_x.py::slow"]
     assert tests_of(6, 6) == quickest_first[:3]
     assert tests_of(8, 8) == ["a/test_y.py::one", "b/test_z.py::one"]
+    assert tests_of(6, 6, seconds=2) == quickest_first[:2]
+    assert tests_of(2, 2, seconds=1) == ["a/test_x.py::slow"]
     assert tests.seconds(tests_of(4, 4)) == 3

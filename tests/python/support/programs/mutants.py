@@ -1,11 +1,11 @@
-"""Make random changes to a folder of the package, and list those that its tests do not notice.
+"""Make random changes to a folder of the package, and list those that the tests do not notice.
 
     PYTHONPATH=tests/python python tests/python/support/programs/mutants.py predicate --count 300 --seed 1
 
-First, all tests of the folder run once without a change, to find the tests that run each line. Then each change is
-made in a copy of the package. The tests that run the changed lines run against the copy until one fails, the quickest
-first. `mutants.py plan/evidence --tests tests/python/plan` chooses other tests. With `--save`, the result is appended
-to the ledger of long runs.
+First, all Python tests run once without a change, to find the tests that run each line. Then each change is made in a
+copy of the package. The tests of the changed lines run against the copy until one fails, the quickest first. They stop
+after `--seconds`, so the slower tests may notice more changes. `--record FILE` keeps the lines of all tests in a file
+for other folders. With `--save`, the result is appended to the ledger of long runs.
 """
 
 from __future__ import annotations
@@ -51,13 +51,15 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }
+# The tests of Spark and of the recipes have environments of their own.
+TESTS = ["tests/python", "--ignore=tests/python/spark", "--ignore=tests/python/recipes"]
 # A mutant counts as noticed if its tests take five minutes more than this many times their usual time.
 PATIENCE = 5
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of a file: the bytes from `start` to `end` become `after`. `lines` are those of its statement."""
+    """One change of a file: the bytes from `start` to `end` become `after`. `lines` is the statement."""
 
     path: Path
     line: int
@@ -158,16 +160,21 @@ class CoveringTests:
         self._lines: dict[str, dict[str, list[str]]] = record["lines"]
         self._quickest_first = sorted(self._seconds, key=self._seconds.__getitem__)
 
-    def tests_of(self, mutant: Mutant) -> list[str]:
-        """Return the tests that run a line of the change, the quickest first.
+    def tests_of(self, mutant: Mutant, seconds: float) -> list[str]:
+        """Return tests that run a line of the change, the quickest first, up to a total time.
 
-        Return all tests if none of them is known to run it: the line can run in another process, or during an import.
+        If no test is known to run the line, take all tests: it can run in another process, or during an import.
         """
         lines = self._lines.get(str(mutant.path.relative_to(PACKAGE)), {})
         contexts = {context for line in mutant.lines for context in lines.get(str(line), [])}
-        if contexts <= {""}:
-            return self._quickest_first
-        return [test for test in self._quickest_first if not contexts.isdisjoint(_contexts_of(test))]
+        tests: list[str] = []
+        for test in self._quickest_first:
+            if contexts <= {""} or not contexts.isdisjoint(_contexts_of(test)):
+                seconds -= self._seconds[test]
+                if seconds < 0 and tests:
+                    break
+                tests.append(test)
+        return tests
 
     def seconds(self, tests: list[str]) -> float:
         """Return how long tests take without a change."""
@@ -186,38 +193,40 @@ def _contexts_of(test: str) -> Iterator[str]:
 class MutantRunner:
     """Runs the tests on mutants, with several workers. Each worker has its own copy of the package."""
 
-    def __init__(self, folder: Path, tests: list[str], workers: int) -> None:
+    def __init__(self, folder: Path, record: Path, workers: int, seconds: float) -> None:
+        self._seconds = seconds
         self._copies: queue.Queue[Path] = queue.Queue()
         for number in range(workers):
             shutil.copytree(PACKAGE, folder / str(number) / "parsieve", ignore=shutil.ignore_patterns("__pycache__"))
             self._copies.put(folder / str(number))
-        self.selection = self._select(folder, tests)
+        if not record.exists():
+            _record_lines(folder / "0", record)
+        self._selection = CoveringTests(json.loads(record.read_text()))
 
     def is_noticed(self, mutant: Mutant) -> bool:
         """Return whether a test fails, or takes too long, with a change."""
         package_copy = self._copies.get()
         target = package_copy / "parsieve" / mutant.path.relative_to(PACKAGE)
         source = mutant.path.read_bytes()
-        tests = self.selection.tests_of(mutant)
+        tests = self._selection.tests_of(mutant, self._seconds)
         # A command line would be too short for the names of all tests.
         names = package_copy / "tests"
         names.write_text("\n".join(tests))
         try:
             target.write_bytes(mutant.apply(source))
-            return bool(_pytest(package_copy, [f"@{names}"], {}, PATIENCE * self.selection.seconds(tests) + 300))
+            return bool(_pytest(package_copy, [f"@{names}"], {}, PATIENCE * self._selection.seconds(tests) + 300))
         except subprocess.TimeoutExpired:
             return True
         finally:
             target.write_bytes(source)
             self._copies.put(package_copy)
 
-    def _select(self, folder: Path, tests: list[str]) -> CoveringTests:
-        package_copy = folder / "0"
-        record = folder / "record.json"
-        variables = {"LINE_TESTS_SOURCE": str(package_copy / "parsieve"), "LINE_TESTS_OUTPUT": str(record)}
-        if _pytest(package_copy, ["-p", "support.programs.line_tests", *tests], variables):
-            raise SystemExit(f"the tests fail without a change: {' '.join(tests)}")
-        return CoveringTests(json.loads(record.read_text()))
+
+def _record_lines(package_copy: Path, record: Path) -> None:
+    """Run all tests once, and record which lines each of them runs."""
+    variables = {"LINE_TESTS_SOURCE": str(package_copy / "parsieve"), "LINE_TESTS_OUTPUT": str(record)}
+    if _pytest(package_copy, ["-p", "support.programs.line_tests", *TESTS], variables):
+        raise SystemExit("the tests fail without a change")
 
 
 def _pytest(package_copy: Path, arguments: list[str], variables: dict[str, str], limit: float | None = None) -> int:
@@ -237,10 +246,11 @@ def main() -> None:
     """Try a sample of the mutants of a folder, and print those that its tests do not notice."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="a folder or a file of the package, for example plan/evidence")
-    parser.add_argument("--tests", nargs="+", help="by default the tests of the folder")
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=60, help="the longest time of the tests for one change")
+    parser.add_argument("--record", type=Path, help="a file that keeps the lines that each test runs")
     parser.add_argument("--save", action="store_true", help="append the result to the ledger of long runs")
     options = parser.parse_args()
     begun = time.monotonic()
@@ -248,10 +258,10 @@ def main() -> None:
     files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
     all_mutants = [mutant for file in files for mutant in mutants_of(file)]
     sample = random.Random(options.seed).sample(all_mutants, min(options.count, len(all_mutants)))
-    tests = options.tests or [f"tests/python/{options.folder.partition('/')[0]}"]
     unnoticed = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.workers) as pool:
-        runner = MutantRunner(Path(folder), tests, options.workers)
+        record = options.record or Path(folder) / "record.json"
+        runner = MutantRunner(Path(folder), record, options.workers, options.seconds)
         for mutant, is_noticed in zip(sample, pool.map(runner.is_noticed, sample), strict=True):
             if not is_noticed:
                 unnoticed.append(mutant.describe(mutant.path.read_bytes()))
