@@ -237,13 +237,18 @@ test-sanitized: develop .venv/stamp-test ## run tests of the extension with SANI
 # A free-threaded Python has its own environment, its own build, and the dependencies that have wheels for it.
 FREE_THREADED_PYTHON ?= python3.14t
 FREE_THREADED_BIN := .venv-free-threaded/bin
-FREE_THREADED_TESTS ?= $(addprefix tests/python/,core reader filters predicate)
+FREE_THREADED_TESTS ?= $(addprefix tests/python/,core filters index io observe plan predicate reader)
 
 .venv-free-threaded/stamp: pyproject.toml
 	$(FREE_THREADED_PYTHON) -m venv --clear .venv-free-threaded
 	$(FREE_THREADED_BIN)/python -m pip install --quiet 'pip>=25.1'
 	$(FREE_THREADED_BIN)/python -m pip install --quiet --group build --group free-threaded
 	@touch $@
+
+.PHONY: wheel-free-threaded
+wheel-free-threaded: .venv-free-threaded/stamp ## build a wheel for FREE_THREADED_PYTHON in dist/
+	VIRTUAL_ENV=$(CURDIR)/.venv-free-threaded CARGO_TARGET_DIR=target/free-threaded \
+		$(FREE_THREADED_BIN)/maturin build --release --locked --out dist --interpreter $(FREE_THREADED_BIN)/python
 
 .PHONY: test-free-threaded
 test-free-threaded: .venv-free-threaded/stamp ## run tests in a Python without the GIL, FREE_THREADED_PYTHON

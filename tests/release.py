@@ -1,6 +1,7 @@
 """Install the wheel of dist/ into an empty environment of each given interpreter, and run the examples there.
 
-Usage: `python tests/release.py python3.12 python3.13`. An interpreter is a name or a path.
+Usage: `python tests/release.py python3.12 python3.14t`. An interpreter is a name or a path. One without the GIL needs a
+wheel of its own.
 """
 
 import os
@@ -13,15 +14,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
+# The wheel for the stable ABI serves every interpreter with a GIL.
+TAG = """
+import sys, sysconfig
+version = f"cp3{sys.version_info.minor}"
+print(f"{version}-{version}t" if sysconfig.get_config_var("Py_GIL_DISABLED") else "cp311-abi3")
+"""
+
 
 def main(interpreters: Sequence[str]) -> int:
     match = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE)
     assert match is not None
     version = match[1]
-    [wheel] = ROOT.glob(f"dist/parsieve-{version}-*.whl")
     for interpreter in interpreters:
+        tag = subprocess.run([interpreter, "-c", TAG], capture_output=True, text=True, check=True).stdout.strip()
+        wheels = list(ROOT.glob(f"dist/parsieve-{version}-{tag}-*.whl"))
+        if len(wheels) != 1:
+            raise SystemExit(f"dist/ has {len(wheels)} wheels for {tag}, the tag of {interpreter}")
         with tempfile.TemporaryDirectory(prefix="parsieve-release-") as folder:
-            check(interpreter, wheel, version, Path(folder))
+            check(interpreter, wheels[0], version, Path(folder))
     return 0
 
 

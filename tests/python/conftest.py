@@ -1,6 +1,8 @@
 """Settings for all tests: the import path, the Hypothesis profiles, the marks and the shared Spark session."""
 
+import re
 import sys
+import sysconfig
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +25,35 @@ PYSPARK_WARNINGS = [
     "ignore:unclosed <socket:ResourceWarning",
     "ignore:distutils Version classes are deprecated:DeprecationWarning",
 ]
+
+
+# Some libraries have no wheels for a Python without the GIL. The test files that import them are ignored there.
+HAS_GIL = not sysconfig.get_config_var("Py_GIL_DISABLED")
+ignored_files: list[Path] = []
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Ignore a file that imports a missing library, in a Python without the GIL."""
+    if HAS_GIL or collection_path.suffix != ".py" or not _lacks_library(collection_path):
+        return None
+    ignored_files.append(collection_path)
+    return True
+
+
+def _lacks_library(path: Path) -> bool:
+    for module in re.findall(r"^(?:import|from) ([\w.]+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+        if module.startswith("support."):
+            helper = (Path(__file__).parent / module.replace(".", "/")).with_suffix(".py")
+            if helper.exists() and _lacks_library(helper):
+                return True
+        elif find_spec(module.partition(".")[0]) is None:
+            return True
+    return False
+
+
+def pytest_report_collectionfinish() -> str | None:
+    """Report how many files are ignored."""
+    return f"{len(ignored_files)} files import libraries that are not installed" if ignored_files else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
