@@ -51,6 +51,17 @@ def _lacks_library(path: Path) -> bool:
     return False
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Skip a test that imports a missing library, in a Python without the GIL."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if HAS_GIL or (error.name or "").startswith("parsieve"):
+            raise
+        pytest.skip(str(error))
+
+
 def pytest_report_collectionfinish() -> str | None:
     """Report how many files are ignored."""
     return f"{len(ignored_files)} files import libraries that are not installed" if ignored_files else None

@@ -37,16 +37,9 @@ def test_changes_of_a_file(tmp_path: Path) -> None:
 def test_tests_of_a_change() -> None:
     """A change can affect the tests that run a line of its statement, or that share a fixture which runs it."""
     seconds = {"a/test_x.py::slow": 2.0, "a/test_x.py::quick": 1.0, "a/test_y.py::one": 0.5, "b/test_z.py::one": 3.0}
-    lines = {
-        "sub/code.py": {
-            "1": [""],
-            "2": ["a/test_x.py::slow"],
-            "4": ["", "a/test_x.py"],
-            "6": ["a"],
-            "8": ["a/test_y.py::one", "b/test_z.py::one"],
-        }
-    }
-    tests = CoveringTests({"seconds": seconds, "lines": lines})
+    contexts = ["", "a", "a/test_x.py", "a/test_x.py::slow", "a/test_y.py::one", "b/test_z.py::one"]
+    lines = {"sub/code.py": {"1": [0], "2": [3], "4": [0, 2], "6": [1], "8": [4, 5]}}
+    tests = CoveringTests({"seconds": seconds, "contexts": contexts, "lines": lines})
 
     def tests_of(first: int, last: int, seconds: float = 10) -> list[str]:
         return tests.tests_of(Mutant(PACKAGE / "sub/code.py", first, 0, 0, "", range(first, last + 1)), seconds)

@@ -55,11 +55,15 @@ def pytest_sessionfinish() -> None:
     """Write the record."""
     _coverage.stop()
     data = _coverage.get_data()
+    contexts = sorted(data.measured_contexts())
+    numbers = {context: number for number, context in enumerate(contexts)}
     lines = {
-        os.path.relpath(path, SOURCE): {line: sorted(names) for line, names in data.contexts_by_lineno(path).items()}
+        os.path.relpath(path, SOURCE): {
+            line: [numbers[name] for name in names] for line, names in data.contexts_by_lineno(path).items()
+        }
         for path in data.measured_files()
     }
-    OUTPUT.write_text(json.dumps({"seconds": _seconds, "lines": lines}))
+    OUTPUT.write_text(json.dumps({"seconds": _seconds, "contexts": contexts, "lines": lines}))
 
 
 def _enter(context: str) -> None:

@@ -157,7 +157,8 @@ class CoveringTests:
 
     def __init__(self, record: dict[str, Any]) -> None:
         self._seconds: dict[str, float] = record["seconds"]
-        self._lines: dict[str, dict[str, list[str]]] = record["lines"]
+        self._contexts: list[str] = record["contexts"]
+        self._lines: dict[str, dict[str, list[int]]] = record["lines"]
         self._quickest_first = sorted(self._seconds, key=self._seconds.__getitem__)
 
     def tests_of(self, mutant: Mutant, seconds: float) -> list[str]:
@@ -166,7 +167,7 @@ class CoveringTests:
         If no test is known to run the line, take all tests: it can run in another process, or during an import.
         """
         lines = self._lines.get(str(mutant.path.relative_to(PACKAGE)), {})
-        contexts = {context for line in mutant.lines for context in lines.get(str(line), [])}
+        contexts = {self._contexts[number] for line in mutant.lines for number in lines.get(str(line), [])}
         tests: list[str] = []
         for test in self._quickest_first:
             if contexts <= {""} or not contexts.isdisjoint(_contexts_of(test)):
