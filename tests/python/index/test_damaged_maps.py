@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import shutil
+import threading
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -202,6 +203,7 @@ class Watched:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
+        self._lock = threading.Lock()
         self.opened: list[str] = []
         self.meanwhile: Callable[[], object] | None = None
 
@@ -209,8 +211,9 @@ class Watched:
         return getattr(self._lake, name)
 
     def open_base(self, file_slice: Slice) -> Any:
-        if self.meanwhile is not None:
+        with self._lock:
             action, self.meanwhile = self.meanwhile, None
+        if action is not None:
             action()
         self.opened.append(file_slice.group)
         return self._lake.open_base(file_slice)

@@ -24,9 +24,9 @@ from parsieve.predicate.expr import Always, Column, In, Not
 from parsieve.predicate.render import to_pyarrow
 
 
-def rows_by_conditions(table: pa.Table, text: str) -> list[int]:
+def rows_by_conditions(table: pa.Table, where: Any) -> list[int]:
     [batch] = table.to_batches()
-    masks = [condition.evaluate(batch) for condition in conditions_of(parse(text, table.schema))]
+    masks = [condition.evaluate(batch) for condition in conditions_of(parse(where, table.schema))]
     mask = functools.reduce(pc.and_kleene, masks)
     rows: list[int] = pc.indices_nonzero(pc.fill_null(mask, False)).to_pylist()
     return rows
@@ -78,6 +78,30 @@ def test_types_that_pyarrow_cannot_compare_directly(kind: pa.DataType, values: l
 def test_literals_beyond_the_times_of_a_type(text: str, expected: list[int]) -> None:
     times = pa.array([-(2**63) + 1, 2**63 - 1, None], pa.int64()).cast(pa.timestamp("ns"))
     assert rows_by_conditions(pa.table({"row": range(3), "t": times}), text) == expected
+
+
+FIRST_DAY, LAST_DAY = -(2**31), 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("operator", "day", "expected"),
+    [
+        ("<", LAST_DAY + 1, [0, 1]),
+        (">", LAST_DAY + 1, []),
+        ("=", LAST_DAY + 1, []),
+        ("=", LAST_DAY, [1]),
+        ("<", LAST_DAY, [0]),
+        ("=", FIRST_DAY, [0]),
+        (">", FIRST_DAY, [1]),
+        ("=", FIRST_DAY - 1, []),
+        ("<", FIRST_DAY - 1, []),
+        (">", FIRST_DAY - 1, [0, 1]),
+    ],
+)
+def test_times_beyond_the_dates_of_a_type(operator: str, day: int, expected: list[int]) -> None:
+    dates = pa.array([FIRST_DAY, LAST_DAY, None], pa.int32()).cast(pa.date32())
+    table = pa.table({"row": range(3), "d": dates})
+    assert rows_by_conditions(table, [("d", operator, pa.scalar(day * 86_400, pa.timestamp("s")))]) == expected
 
 
 def test_values_of_extension_types_are_compared_by_their_storage() -> None:

@@ -30,7 +30,7 @@ TABLE = pa.table(
 ATOMS = """
 s LIKE '%b'|s LIKE '_b%'|s LIKE '%!%' ESCAPE '!'|s LIKE 'a_'|s LIKE '_'|s LIKE '%_'|s LIKE 'a%c'|s NOT LIKE '%b%'
 s ILIKE '%B%'|s NOT ILIKE 'AB%'|s ILIKE '%'|contains(s, 'b')|contains(s, '')|ends_with(s, 'b')|suffix(s, '''s')
-contains(s, NULL)|s ILIKE '%!%' ESCAPE '!'|s LIKE ''
+contains(s, NULL)|s ILIKE '%!%' ESCAPE '!'|s LIKE ''|s ILIKE '%B'|s NOT ILIKE '%b'
 i = 1|i <> 1|i < 2|i >= 1.5|i > -1|1 < i|i = 1.0|i BETWEEN 1 AND 5|i NOT BETWEEN 1 AND 5|i IN (1, 2)
 i NOT IN (1, 2)|i IN (1, NULL)|i NOT IN (1, NULL)|i = NULL|i IS NULL|i IS NOT NULL|i IS DISTINCT FROM 1
 i IS NOT DISTINCT FROM NULL|u < 256|u = -1|u >= 255|CAST(i AS BIGINT) = 1|i::BIGINT > 1
