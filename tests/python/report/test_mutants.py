@@ -36,22 +36,23 @@ def test_changes_of_a_file(tmp_path: Path) -> None:
 
 def test_tests_of_a_change() -> None:
     """A change can affect the tests that run a line of its statement, or that share a fixture which runs it."""
-    seconds = {"a/test_x.py::slow": 2.0, "a/test_x.py::quick": 1.0, "a/test_y.py::one": 0.5, "b/test_z.py::one": 3.0}
-    contexts = ["", "a", "a/test_x.py", "a/test_x.py::slow", "a/test_y.py::one", "b/test_z.py::one"]
-    lines = {"sub/code.py": {"1": [0], "2": [3], "4": [0, 2], "6": [1], "8": [4, 5]}}
+    own, other = "tests/python/index/test_x.py", "tests/python/plan/test_y.py"
+    seconds = {f"{own}::f[1]": 2.0, f"{own}::f[0]": 1.0, f"{own}::g": 3.0, f"{other}::f": 0.5}
+    contexts = ["", "tests/python/index", own, f"{own}::f[0]", f"{own}::g", f"{other}::f"]
+    lines = {"index/code.py": {"1": [0], "2": [3], "4": [0, 2], "6": [1], "8": [4, 5]}}
     tests = CoveringTests({"seconds": seconds, "contexts": contexts, "lines": lines})
 
     def tests_of(first: int, last: int, seconds: float = 10) -> list[str]:
-        return tests.tests_of(Mutant(PACKAGE / "sub/code.py", first, 0, 0, "", range(first, last + 1)), seconds)
+        mutant = Mutant(PACKAGE / "index/code.py", first, 0, 0, "", range(first, last + 1))
+        return tests.tests_of(mutant, seconds)
 
-    quickest_first = ["a/test_y.py::one", "a/test_x.py::quick", "a/test_x.py::slow", "b/test_z.py::one"]
-    assert tests_of(1, 1) == quickest_first  # runs during an import
-    assert tests_of(3, 3) == quickest_first  # not known to run
-    assert tests_of(2, 2) == ["a/test_x.py::slow"]
-    assert tests_of(2, 3) == ["a/test_x.py::slow"]
-    assert tests_of(4, 4) == ["a/test_x.py::quick", "a/test_x.py::slow"]
-    assert tests_of(6, 6) == quickest_first[:3]
-    assert tests_of(8, 8) == ["a/test_y.py::one", "b/test_z.py::one"]
-    assert tests_of(6, 6, seconds=2) == quickest_first[:2]
-    assert tests_of(2, 2, seconds=1) == ["a/test_x.py::slow"]
-    assert tests.seconds(tests_of(4, 4)) == 3
+    # The quickest parameters of each function come first, then the others, then the tests of other folders.
+    in_order = [f"{own}::f[0]", f"{own}::g", f"{own}::f[1]", f"{other}::f"]
+    assert tests_of(1, 1) == in_order  # runs during an import
+    assert tests_of(3, 3) == in_order  # not known to run
+    assert tests_of(2, 2) == tests_of(2, 3) == [f"{own}::f[0]"]
+    assert tests_of(4, 4) == tests_of(6, 6) == in_order[:3]
+    assert tests_of(8, 8) == [f"{own}::g", f"{other}::f"]
+    assert tests_of(6, 6, seconds=4) == in_order[:2]
+    assert tests_of(2, 2, seconds=0.5) == [f"{own}::f[0]"]
+    assert tests.seconds(in_order) == 6.5

@@ -3,25 +3,30 @@
     PYTHONPATH=tests/python python tests/python/support/programs/mutants.py predicate --count 300 --seed 1
 
 First, all Python tests run once without a change, to find the tests that run each line. Then each change is made in a
-copy of the package. The tests of the changed lines run against the copy until one fails, the quickest first. They stop
-after `--seconds`, so the slower tests may notice more changes. `--record FILE` keeps the lines of all tests in a file
-for other folders. With `--save`, the result is appended to the ledger of long runs.
+copy of the package. The tests of the changed lines run against the copy until one fails. They stop after
+`--seconds`, so other tests may notice more changes. `--record FILE` keeps the lines of all tests in a file for other
+folders. With `--save`, the result is appended to the ledger of long runs, also if the program is stopped before its
+end.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
+import itertools
 import json
 import os
 import queue
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -159,23 +164,28 @@ class CoveringTests:
         self._seconds: dict[str, float] = record["seconds"]
         self._contexts: list[str] = record["contexts"]
         self._lines: dict[str, dict[str, list[int]]] = record["lines"]
-        self._quickest_first = sorted(self._seconds, key=self._seconds.__getitem__)
+        # 0 is the quickest of all parameters of a test function.
+        self._ranks: dict[str, int] = {}
+        counts: Counter[str] = Counter()
+        for test in sorted(self._seconds, key=self._seconds.__getitem__):
+            function = test.partition("[")[0]
+            self._ranks[test] = counts[function]
+            counts[function] += 1
 
     def tests_of(self, mutant: Mutant, seconds: float) -> list[str]:
-        """Return tests that run a line of the change, the quickest first, up to a total time.
+        """Return tests that run a line of the change, up to a total time.
 
-        If no test is known to run the line, take all tests: it can run in another process, or during an import.
+        The tests of the same folder come first, each with its quickest parameters, then with the next ones. If no test
+        is known to run the line, take all tests: it can run in another process, or during an import.
         """
-        lines = self._lines.get(str(mutant.path.relative_to(PACKAGE)), {})
+        path = mutant.path.relative_to(PACKAGE)
+        lines = self._lines.get(str(path), {})
         contexts = {self._contexts[number] for line in mutant.lines for number in lines.get(str(line), [])}
-        tests: list[str] = []
-        for test in self._quickest_first:
-            if contexts <= {""} or not contexts.isdisjoint(_contexts_of(test)):
-                seconds -= self._seconds[test]
-                if seconds < 0 and tests:
-                    break
-                tests.append(test)
-        return tests
+        candidates = [test for test in self._seconds if contexts <= {""} or not contexts.isdisjoint(_contexts_of(test))]
+        own_folder = f"tests/python/{path.parts[0]}/"
+        candidates.sort(key=lambda test: (not test.startswith(own_folder), self._ranks[test], self._seconds[test]))
+        totals = itertools.accumulate(self._seconds[test] for test in candidates)
+        return [test for test, total in zip(candidates, totals, strict=True) if total <= seconds] or candidates[:1]
 
     def seconds(self, tests: list[str]) -> float:
         """Return how long tests take without a change."""
@@ -250,7 +260,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=60, help="the longest time of the tests for one change")
+    parser.add_argument("--seconds", type=float, default=200, help="the longest time of the tests for one change")
     parser.add_argument("--record", type=Path, help="a file that keeps the lines that each test runs")
     parser.add_argument("--save", action="store_true", help="append the result to the ledger of long runs")
     options = parser.parse_args()
@@ -259,18 +269,28 @@ def main() -> None:
     files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
     all_mutants = [mutant for file in files for mutant in mutants_of(file)]
     sample = random.Random(options.seed).sample(all_mutants, min(options.count, len(all_mutants)))
-    unnoticed = []
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.workers) as pool:
-        record = options.record or Path(folder) / "record.json"
-        runner = MutantRunner(Path(folder), record, options.workers, options.seconds)
-        for mutant, is_noticed in zip(sample, pool.map(runner.is_noticed, sample), strict=True):
-            if not is_noticed:
-                unnoticed.append(mutant.describe(mutant.path.read_bytes()))
-                print(unnoticed[-1], flush=True)
-    print(f"{len(sample) - len(unnoticed)} of {len(sample)} mutants noticed ({len(all_mutants):,} in {options.folder})")
-    if options.save:
-        seconds = time.monotonic() - begun
-        long_runs.record_mutants(options.folder, options.seed, seconds, len(sample), unnoticed)
+    tried, unnoticed = 0, []
+    # A stopped run ends with the changes that it has tried.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            ThreadPoolExecutor(options.workers) as pool,
+            contextlib.ExitStack() as pool_exit,
+        ):
+            record = options.record or Path(folder) / "record.json"
+            runner = MutantRunner(Path(folder), record, options.workers, options.seconds)
+            pool_exit.callback(pool.shutdown, cancel_futures=True)
+            for mutant, is_noticed in zip(sample, pool.map(runner.is_noticed, sample), strict=True):
+                tried += 1
+                if not is_noticed:
+                    unnoticed.append(mutant.describe(mutant.path.read_bytes()))
+                    print(f"{tried}: {unnoticed[-1]}", flush=True)
+    finally:
+        print(f"{tried - len(unnoticed)} of {tried} mutants noticed ({len(all_mutants):,} in {options.folder})")
+        if options.save and tried:
+            seconds = time.monotonic() - begun
+            long_runs.record_mutants(options.folder, options.seed, seconds, tried, unnoticed)
 
 
 if __name__ == "__main__":
