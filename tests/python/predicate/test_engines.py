@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from support.models.predicate_reference import rows
 from support.models.predicate_strategies import BUILD, OPERATORS, PREDICATES, tables
+from support.predicates import ATOMS, TABLE
 
 import parsieve as ps
-from parsieve.predicate import Column, Compare, Expr, Literal, Not, normalize
+from parsieve.predicate import Column, Compare, Expr, Literal, Not, normalize, parse, unknowns
 from parsieve.predicate.builder import Operand
 from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.expr import Operator
@@ -33,6 +34,27 @@ def test_every_engine_returns_the_rows_of_the_reference(table: pa.Table, expr: E
     # Values that DuckDB cannot represent raise, and plans filter these rows before they reach DuckDB.
     with contextlib.suppress(ps.UnsupportedError):
         assert in_duckdb(expr, table) == expected
+
+
+# Forms that DuckDB has in other words, or not at all.
+OTHER_FORMS = [
+    "has_token(s, 'ab')",
+    "has_token(s, 'it')",
+    "CAST(i AS DECIMAL(12, 0)) = 1",
+    "CAST(u AS DECIMAL(3, 0)) > 4",
+]
+
+
+@pytest.mark.parametrize("is_dictionary", [False, True])
+@pytest.mark.parametrize("text", [*ATOMS.strip().replace("\n", "|").split("|"), *OTHER_FORMS])
+def test_each_form_of_sql_returns_the_same_rows_in_every_engine(text: str, is_dictionary: bool) -> None:
+    table = TABLE.drop_columns(["row"])
+    if is_dictionary:
+        table = table.set_column(table.column_names.index("s"), "s", table["s"].dictionary_encode())
+    for expr in (normalize(parse(text, table.schema)), normalize(parse(f"NOT ({text})", table.schema))):
+        assert not unknowns(expr)
+        expected = rows(expr, table)
+        assert in_pyarrow(expr, table) == in_polars(expr, table) == in_duckdb(expr, table) == expected
 
 
 def test_timestamps_that_are_infinite_in_duckdb_raise() -> None:

@@ -9,7 +9,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from parsieve.predicate.expr import Always, And, Compare, Expr, In, IsNull, Like, Not, Or, OutOfType, StartsWith
+from parsieve.predicate.expr import (
+    Always,
+    And,
+    Compare,
+    Expr,
+    HasToken,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Or,
+    OutOfType,
+    StartsWith,
+)
 from parsieve.predicate.text.like import Pattern, Wildcard
 
 _OPERATORS = {
@@ -51,6 +64,9 @@ def truth(expr: Expr, row: dict[str, Any]) -> bool | None:
         case Like(column, pattern, ignore_case):
             actual = _value(row, column.path)
             return None if actual is None else _is_like(actual, pattern, ignore_case)
+        case HasToken(column, word):
+            actual = _value(row, column.path)
+            return None if actual is None else word in re.split(r"[^0-9A-Za-z\x80-\U0010ffff]", actual)
     raise AssertionError(expr)
 
 
