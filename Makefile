@@ -170,6 +170,14 @@ bench-spark: develop .venv-spark/stamp-bench-spark ## the Spark benches; keeps a
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python benches/spark/engines.py --save
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python benches/spark/thesis.py target/thesis --save
 
+# The last program of the build is the bench. Debian's packages gcc-aarch64-linux-gnu and qemu-user compile and run it.
+.PHONY: bench-aarch64
+bench-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER := aarch64-linux-gnu-gcc
+bench-aarch64: .venv/stamp-venv ## count the instructions of hashes and filters on aarch64; needs its gcc and qemu
+	rustup target add aarch64-unknown-linux-gnu
+	$(BIN)/python benches/python/instructions.py --save $$(cargo bench --locked --no-run --target aarch64-unknown-linux-gnu \
+		--bench instructions 2>&1 | tee /dev/stderr | sed -n 's/.*(\(.*instructions-[0-9a-f]*\)).*/\1/p')
+
 # `cargo test` runs the Rust benches with the dependencies that the Rust tests have compiled, not with optimized ones.
 .PHONY: bench-smoke
 bench-smoke: develop .venv/stamp-bench ## run every bench once with little data, and compare the results
