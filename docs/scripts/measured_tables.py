@@ -361,6 +361,20 @@ def rewrite(records: Records) -> str:
     )
 
 
+def instructions(records: Records) -> str:
+    """Return the instructions per value of hashes and filters on aarch64."""
+    record = records["instructions-aarch64"]
+    counted = record.data["instructions_per_value"]
+    names = {"hash-u32": "hash an int32", "hash-u64": "hash an int64", "insert": "insert", "check": "check"}
+    table = as_table(["aarch64", "instructions"], [[names[key], f"{counted[key]:.1f}"] for key in names])
+    return (
+        f"{table}\n\n"
+        "Instructions per value, counted in QEMU, which cannot measure time. Inserts and checks use NEON "
+        f"({record.data['date']}, commit {record.data['commit']}, a filter of 32 KiB; `benches/results/{record.name}`; "
+        "`make bench-aarch64` repeats it)."
+    )
+
+
 # The lineitem sections also name the size of the first prototype's index, as its author reported it.
 SECTIONS: dict[str, Callable[[Records], str]] = {
     "layouts-200": partial(layouts, 200),
@@ -374,4 +388,5 @@ SECTIONS: dict[str, Callable[[Records], str]] = {
     "many-files": many_files,
     "speed": speed,
     "rewrite": rewrite,
+    "instructions": instructions,
 }
