@@ -302,7 +302,7 @@ COUNT ?= 300
 SEED ?= 1
 
 .PHONY: mutants
-mutants: develop .venv/stamp-test .venv/stamp-mutants ## make COUNT random changes to FOLDER of the package, and list those that its tests do not notice
+mutants: develop .venv/stamp-test .venv/stamp-mutants ## make COUNT random changes to FOLDER of the package, and list those that the tests do not notice
 	PYTHONPATH=$(CURDIR)/tests/python $(BIN)/python tests/python/support/programs/mutants.py $(FOLDER) --count $(COUNT) --seed $(SEED) --save
 
 RUNS ?= 5

@@ -104,7 +104,12 @@ class IndexKeeper:
         if self._has_index and chance.random() < 0.3:
             self.table.compact_index(progress=False)
         if self._has_index and chance.random() < 0.3:
-            problems = self.table.verify_index()
+            # If a column was widened, plans keep the files of its earlier filters until the index is built again.
+            problems = [
+                problem
+                for problem in self.table.verify_index()
+                if problem.loses_rows or "earlier type of the column" not in problem.problem
+            ]
             assert not problems, f"problems of the index: {problems}"
 
     def _build(self, columns: Sequence[Column]) -> None:
