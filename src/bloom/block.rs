@@ -81,7 +81,7 @@ fn is_zero(words: &[u32; 8]) -> bool {
     *words == [0; 8]
 }
 
-/// Returns true if all words are zero, by the largest of them: the compiler would copy vectors to memory to compare them.
+/// Returns true if the largest word is zero. For a comparison of all words, the compiler would copy them to memory.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 fn is_zero(words: &[u32; 8]) -> bool {
