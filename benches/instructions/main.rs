@@ -1,4 +1,4 @@
-//! Repeats one operation on 4,096 values, so that `benches/python/instructions.py` can count its instructions: `OPERATION ROUNDS`.
+//! Repeats one operation on 4,096 values, so that `benches/python/instructions.py` can count its instructions.
 #![allow(clippy::disallowed_methods, reason = "the program reads its arguments")]
 #![allow(clippy::print_stdout, reason = "printing a result keeps the compiler from removing the work")]
 #![allow(missing_docs, reason = "a program")]
