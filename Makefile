@@ -170,7 +170,7 @@ bench-spark: develop .venv-spark/stamp-bench-spark ## the Spark benches; keeps a
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python benches/spark/engines.py --save
 	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python benches/spark/thesis.py target/thesis --save
 
-# The last program of the build is the bench. Debian's packages gcc-aarch64-linux-gnu and qemu-user compile and run it.
+# Cargo prints the path of the bench. Debian's packages gcc-aarch64-linux-gnu and qemu-user compile and run it.
 .PHONY: bench-aarch64
 bench-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER := aarch64-linux-gnu-gcc
 bench-aarch64: .venv/stamp-venv ## count the instructions of hashes and filters on aarch64; needs its gcc and qemu

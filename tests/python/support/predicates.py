@@ -30,11 +30,12 @@ TABLE = pa.table(
 ATOMS = """
 s LIKE '%b'|s LIKE '_b%'|s LIKE '%!%' ESCAPE '!'|s LIKE 'a_'|s LIKE '_'|s LIKE '%_'|s LIKE 'a%c'|s NOT LIKE '%b%'
 s ILIKE '%B%'|s NOT ILIKE 'AB%'|s ILIKE '%'|contains(s, 'b')|contains(s, '')|ends_with(s, 'b')|suffix(s, '''s')
-contains(s, NULL)|s ILIKE '%!%' ESCAPE '!'|s LIKE ''|s ILIKE '%B'|s NOT ILIKE '%b'
+contains(s, NULL)|s ILIKE '%!%' ESCAPE '!'|s LIKE ''|s ILIKE '%B'|s NOT ILIKE '%b'|CAST(u AS DECIMAL(3, 0)) > 4
 i = 1|i <> 1|i < 2|i >= 1.5|i > -1|1 < i|i = 1.0|i BETWEEN 1 AND 5|i NOT BETWEEN 1 AND 5|i IN (1, 2)
 i NOT IN (1, 2)|i IN (1, NULL)|i NOT IN (1, NULL)|i = NULL|i IS NULL|i IS NOT NULL|i IS DISTINCT FROM 1
 i IS NOT DISTINCT FROM NULL|u < 256|u = -1|u >= 255|CAST(i AS BIGINT) = 1|i::BIGINT > 1
-CAST(i AS DOUBLE) < 1.5|NULL|TRUE|FALSE|i IN (1)|f > 1|f >= 1.5|f = 0|f <> 0|f < 'inf'::DOUBLE
+CAST(i AS DOUBLE) < 1.5|CAST(i AS DECIMAL(12, 0)) = 1
+NULL|TRUE|FALSE|i IN (1)|f > 1|f >= 1.5|f = 0|f <> 0|f < 'inf'::DOUBLE
 f = 'nan'::DOUBLE|f <= 'nan'::DOUBLE|f > 'nan'::DOUBLE|isnan(f)|f IN (0, 1.5)|f != 'NaN'
 f BETWEEN -1.5 AND 1.5|g > 1.5|g <> 2|g <= 1.5|g = 1.5|s = 'a'|s LIKE 'a%'|s NOT LIKE 'a%'
 s LIKE 'b!%' ESCAPE '!'|s LIKE 'ab'|s LIKE '%'|s > 'a'|starts_with(s, 'ab')|s = 'it''s'|s < ''|s IN ('a', 'ä')
