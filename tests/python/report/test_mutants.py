@@ -40,7 +40,7 @@ def test_tests_of_a_change() -> None:
     seconds = {f"{own}::f[1]": 2.0, f"{own}::f[0]": 1.0, f"{own}::g": 3.0, f"{other}::f": 0.5}
     contexts = ["", "tests/python/index", own, f"{own}::f[0]", f"{own}::g", f"{other}::f"]
     lines = {"index/code.py": {"1": [0], "2": [3], "4": [0, 2], "6": [1], "8": [4, 5]}}
-    tests = CoveringTests({"seconds": seconds, "contexts": contexts, "lines": lines})
+    tests = CoveringTests([{"seconds": seconds, "contexts": contexts, "lines": lines}])
 
     def tests_of(first: int, last: int, seconds: float = 10) -> list[str]:
         mutant = Mutant(PACKAGE / "index/code.py", first, 0, 0, "", range(first, last + 1))

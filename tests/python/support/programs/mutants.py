@@ -4,9 +4,9 @@
 
 First, all Python tests run once without a change, to find the tests that run each line. Then each change is made in a
 copy of the package. The tests of the changed lines run against the copy until one fails. They stop after
-`--seconds`, so other tests may notice more changes. `--record FILE` keeps the lines of all tests in a file for other
-folders. With `--save`, the result is appended to the ledger of long runs, also if the program is stopped before its
-end.
+`--seconds`, so other tests may notice more changes. `--records FOLDER` keeps the lines of all tests for other runs, a
+file for each folder of tests. Delete a file to record its tests again. With `--save`, the result is appended to the
+ledger of long runs, also if the program is stopped before its end.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }
+TESTS = ROOT / "tests" / "python"
 # The tests of Spark and of the recipes have environments of their own.
-TESTS = ["tests/python", "--ignore=tests/python/spark", "--ignore=tests/python/recipes"]
+OTHER_ENVIRONMENTS = ("spark", "recipes")
 # A mutant counts as noticed if its tests take five minutes more than this many times their usual time.
 PATIENCE = 5
 
@@ -160,10 +161,11 @@ def _is_none(value: ast.expr) -> bool:
 class CoveringTests:
     """Knows which tests run each line of the package, and how long each test takes."""
 
-    def __init__(self, record: dict[str, Any]) -> None:
-        self._seconds: dict[str, float] = record["seconds"]
-        self._contexts: list[str] = record["contexts"]
-        self._lines: dict[str, dict[str, list[int]]] = record["lines"]
+    def __init__(self, records: list[dict[str, Any]]) -> None:
+        self._records = records
+        self._seconds: dict[str, float] = {}
+        for record in records:
+            self._seconds.update(record["seconds"])
         # 0 is the quickest of all parameters of a test function.
         self._ranks: dict[str, int] = {}
         counts: Counter[str] = Counter()
@@ -179,13 +181,24 @@ class CoveringTests:
         is known to run the line, take all tests: it can run in another process, or during an import.
         """
         path = mutant.path.relative_to(PACKAGE)
-        lines = self._lines.get(str(path), {})
-        contexts = {self._contexts[number] for line in mutant.lines for number in lines.get(str(line), [])}
+        contexts = self._contexts(str(path), mutant.lines)
         candidates = [test for test in self._seconds if contexts <= {""} or not contexts.isdisjoint(_contexts_of(test))]
         own_folder = f"tests/python/{path.parts[0]}/"
         candidates.sort(key=lambda test: (not test.startswith(own_folder), self._ranks[test], self._seconds[test]))
         totals = itertools.accumulate(self._seconds[test] for test in candidates)
         return [test for test, total in zip(candidates, totals, strict=True) if total <= seconds] or candidates[:1]
+
+    def _contexts(self, path: str, lines: range) -> set[str]:
+        return {
+            record["contexts"][number]
+            for record in self._records
+            for line in lines
+            for number in record["lines"].get(path, {}).get(str(line), [])
+        }
+
+    def tests(self) -> set[str]:
+        """Return all recorded tests."""
+        return set(self._seconds)
 
     def seconds(self, tests: list[str]) -> float:
         """Return how long tests take without a change."""
@@ -204,15 +217,29 @@ def _contexts_of(test: str) -> Iterator[str]:
 class MutantRunner:
     """Runs the tests on mutants, with several workers. Each worker has its own copy of the package."""
 
-    def __init__(self, folder: Path, record: Path, workers: int, seconds: float) -> None:
+    def __init__(self, folder: Path, records: Path, workers: int, seconds: float) -> None:
         self._seconds = seconds
         self._copies: queue.Queue[Path] = queue.Queue()
         for number in range(workers):
             shutil.copytree(PACKAGE, folder / str(number) / "parsieve", ignore=shutil.ignore_patterns("__pycache__"))
             self._copies.put(folder / str(number))
+        with ThreadPoolExecutor(workers) as pool:
+            paths = list(pool.map(self._record_lines, *zip(*_groups_of_tests(records), strict=True)))
+        self._selection = CoveringTests([json.loads(path.read_text()) for path in paths])
+        outdated = self._selection.tests() - _collect_tests()
+        if outdated:
+            raise SystemExit(f"{len(outdated)} recorded tests no longer exist: {sorted(outdated)[0]}, ...")
+
+    def _record_lines(self, record: Path, tests: list[str]) -> Path:
+        """Run tests once, unless they have a record, and record which lines each of them runs."""
         if not record.exists():
-            _record_lines(folder / "0", record)
-        self._selection = CoveringTests(json.loads(record.read_text()))
+            package_copy = self._copies.get()
+            variables = {"LINE_TESTS_SOURCE": str(package_copy / "parsieve"), "LINE_TESTS_OUTPUT": str(record)}
+            if _pytest(package_copy, ["-p", "support.programs.line_tests", *tests], variables):
+                record.unlink(missing_ok=True)
+                raise SystemExit(f"the tests of {record.stem} fail without a change")
+            self._copies.put(package_copy)
+        return record
 
     def is_noticed(self, mutant: Mutant) -> bool:
         """Return whether a test fails, or takes too long, with a change."""
@@ -233,15 +260,31 @@ class MutantRunner:
             self._copies.put(package_copy)
 
 
-def _record_lines(package_copy: Path, record: Path) -> None:
-    """Run all tests once, and record which lines each of them runs."""
-    variables = {"LINE_TESTS_SOURCE": str(package_copy / "parsieve"), "LINE_TESTS_OUTPUT": str(record)}
-    if _pytest(package_copy, ["-p", "support.programs.line_tests", *TESTS], variables):
-        raise SystemExit("the tests fail without a change")
+def _groups_of_tests(records: Path) -> list[tuple[Path, list[str]]]:
+    """Return the record of each folder of tests, and its tests. The last group is the files beside the folders."""
+    folders = [folder for folder in sorted(TESTS.iterdir()) if any(folder.rglob("test_*.py"))]
+    groups = [(records / f"{folder.name}.json", [str(folder)]) for folder in folders]
+    files = sorted(map(str, TESTS.glob("test_*.py")))
+    return [group for group in groups if group[0].stem not in OTHER_ENVIRONMENTS] + [(records / "files.json", files)]
+
+
+def _collect_tests() -> set[str]:
+    """Return the names of all tests that run by default."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    variables = {**os.environ, "PYTHONPATH": str(TESTS)}
+    output = subprocess.run(
+        [*command, *(f"--ignore={TESTS / name}" for name in OTHER_ENVIRONMENTS), str(TESTS)],
+        cwd=ROOT,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {line for line in output.stdout.splitlines() if "::" in line}
 
 
 def _pytest(package_copy: Path, arguments: list[str], variables: dict[str, str], limit: float | None = None) -> int:
-    paths = os.pathsep.join([str(package_copy), str(ROOT / "tests" / "python")])
+    paths = os.pathsep.join([str(package_copy), str(TESTS)])
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments],
         cwd=ROOT,
@@ -261,7 +304,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=200, help="the longest time of the tests for one change")
-    parser.add_argument("--record", type=Path, help="a file that keeps the lines that each test runs")
+    parser.add_argument("--records", type=Path, help="a folder that keeps the lines that each test runs")
     parser.add_argument("--save", action="store_true", help="append the result to the ledger of long runs")
     options = parser.parse_args()
     begun = time.monotonic()
@@ -278,8 +321,9 @@ def main() -> None:
             ThreadPoolExecutor(options.workers) as pool,
             contextlib.ExitStack() as pool_exit,
         ):
-            record = options.record or Path(folder) / "record.json"
-            runner = MutantRunner(Path(folder), record, options.workers, options.seconds)
+            records = options.records or Path(folder) / "records"
+            records.mkdir(exist_ok=True)
+            runner = MutantRunner(Path(folder), records, options.workers, options.seconds)
             pool_exit.callback(pool.shutdown, cancel_futures=True)
             for mutant, is_noticed in zip(sample, pool.map(runner.is_noticed, sample), strict=True):
                 tried += 1
