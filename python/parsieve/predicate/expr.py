@@ -7,7 +7,8 @@ and NaN is equal to itself and greater than all other values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from typing import Literal as OneOf
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
     from parsieve.predicate.expressions.expression import Expression
 
 Operator = OneOf["=", "!=", "<", "<=", ">", ">="]
-
+COMPARE: dict[Operator, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 # The last part of the path of a column that holds the elements of lists, or the keys or the values of maps.
 ELEMENT, KEY, VALUE = "element", "key", "value"
@@ -157,10 +165,10 @@ class Like:
         return [token for token in self.pattern if isinstance(token, str)]
 
     def __str__(self) -> str:
-        operator = "ILIKE" if self.ignore_case else "LIKE"
+        keyword = "ILIKE" if self.ignore_case else "LIKE"
         needs_escape = any(character in "%_!" for text in self.texts for character in text)
         written = write_like(self.pattern, "!" if needs_escape else "")
-        return f"{self.column} {operator} {written!r}" + (" ESCAPE '!'" if needs_escape else "")
+        return f"{self.column} {keyword} {written!r}" + (" ESCAPE '!'" if needs_escape else "")
 
 
 @dataclass(frozen=True, slots=True)

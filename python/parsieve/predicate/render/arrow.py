@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from parsieve._core import UnsupportedError
 from parsieve.predicate.expr import (
+    COMPARE,
     Always,
     And,
     AnyElement,
@@ -30,15 +31,6 @@ from parsieve.predicate.expr import (
 from parsieve.predicate.render.form import join_balanced, prepare
 from parsieve.predicate.text.like import last_text, write_regex
 from parsieve.predicate.text.words import write_word_regex
-
-_OPERATORS = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 def to_pyarrow(expr: Expr) -> pc.Expression:
@@ -108,7 +100,7 @@ def _compare(leaf: Compare) -> pc.Expression:
         # pyarrow cannot compare half floats, but floats can represent all of them.
         if pa.types.is_float16(value.type):
             value = pa.scalar(float(value.as_py()), pa.float32())
-    compared: pc.Expression = _OPERATORS[leaf.op](field, value)
+    compared: pc.Expression = COMPARE[leaf.op](field, value)
     return compared
 
 

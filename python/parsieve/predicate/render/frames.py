@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from parsieve._core import UnsupportedError
 from parsieve.predicate.expr import (
+    COMPARE,
     ELEMENT,
     Always,
     And,
@@ -24,6 +25,7 @@ from parsieve.predicate.expr import (
     Like,
     Literal,
     Not,
+    Operator,
     Or,
     StartsWith,
 )
@@ -33,15 +35,6 @@ from parsieve.predicate.text.words import write_word_regex
 
 if TYPE_CHECKING:
     import polars as pl
-
-_OPERATORS = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 def to_polars(expr: Expr) -> pl.Expr:
@@ -90,11 +83,11 @@ def _render(expr: Expr) -> pl.Expr:
     raise AssertionError(expr)
 
 
-def _compare(column: Column, op: str, value: Literal) -> pl.Expr:
+def _compare(column: Column, op: Operator, value: Literal) -> pl.Expr:
     field = _column(column)
     if pa.types.is_floating(value.scalar.type) and math.isnan(value.scalar.as_py()):
         return field.is_nan() if op == "=" else field.is_not_nan()
-    compared: pl.Expr = _OPERATORS[op](field, _literal(column, value.scalar))
+    compared: pl.Expr = COMPARE[op](field, _literal(column, value.scalar))
     return compared
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
@@ -13,7 +11,7 @@ from sqlglot import exp
 from parsieve.errors import ColumnNotFoundError
 from parsieve.predicate.builder import MIRRORED, Builder, make_unknown
 from parsieve.predicate.column_names import ColumnNames
-from parsieve.predicate.expr import KEY, VALUE, Always, And, Expr, Not, Operator, Or, all_of, columns
+from parsieve.predicate.expr import COMPARE, KEY, VALUE, Always, And, Expr, Not, Operator, Or, all_of, columns
 from parsieve.predicate.literals import Value
 from parsieve.predicate.messages import NotUnderstoodError
 from parsieve.predicate.read.lists import Elements
@@ -29,16 +27,6 @@ _COMPARISONS: dict[type[exp.Expression], Operator] = {
     exp.LTE: "<=",
     exp.GT: ">",
     exp.GTE: ">=",
-}
-
-
-_EVALUATED: dict[Operator, Any] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
 }
 
 
@@ -224,7 +212,7 @@ class _Reader:
             raise NotUnderstoodError("without a column, only numbers, texts and booleans can be compared")
         if isinstance(first, str) and op not in ("=", "!="):
             raise NotUnderstoodError("the order of two texts depends on the engine")
-        return Always(bool(_EVALUATED[op](first, second)))
+        return Always(bool(COMPARE[op](first, second)))
 
     def _is(self, left: exp.Expression, right: exp.Expression) -> Expr:
         if isinstance(right, exp.Null):
