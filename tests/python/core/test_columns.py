@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from support.ids import short_repr
 from support.models import oracle
 
 import parsieve as ps
@@ -201,7 +202,7 @@ def test_misaligned_offsets_raise() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [[1, 2], (1,), {1}, {"a": 1}, None, 1, "text", b"bytes", range(3), object(), iter([1])], ids=repr
+    "value", [[1, 2], (1,), {1}, {"a": 1}, None, 1, "text", b"bytes", range(3), object(), iter([1])], ids=short_repr
 )
 def test_python_values_are_not_columns(value: Any) -> None:
     filter = ps.BloomFilter(num_bytes=32)

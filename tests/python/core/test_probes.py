@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from support.ids import short_repr
 
 import parsieve as ps
 
@@ -215,7 +216,7 @@ ONE = [
 @pytest.mark.parametrize(
     ("column", "value"),
     [(column, value) for column, values in ONE for value in values],
-    ids=lambda value: repr(value)[:40],
+    ids=short_repr,
 )
 def test_a_single_value_is_found(column: Any, value: Any) -> None:
     filter = filter_of(column)
@@ -249,7 +250,7 @@ def test_a_single_value_is_found(column: Any, value: Any) -> None:
         (pa.array([Decimal("1.5")]), 1.5, TypeError),
         (pa.array([b"ab"], pa.binary(2)), b"abc", ValueError),
     ],
-    ids=lambda value: repr(value)[:40],
+    ids=short_repr,
 )
 def test_a_value_that_the_column_cannot_store_raises(column: Any, value: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
@@ -307,7 +308,7 @@ def test_a_sequence_is_not_a_single_value(value: Any) -> None:
         (pa.array([datetime.timedelta(1)], pa.duration("ms")), datetime.timedelta(1)),
         (pa.array([datetime.time(1)], pa.time64("ns")), datetime.time(1)),
     ],
-    ids=lambda value: repr(value)[:40],
+    ids=short_repr,
 )
 def test_a_filter_of_unknown_type_gives_no_wrong_no(column: Any, value: Any) -> None:
     """The hash of such a value depends on the unit, scale or width of the column."""

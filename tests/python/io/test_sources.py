@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
+from support.ids import short_repr
 
 import parsieve as ps
 
@@ -126,7 +127,7 @@ def test_every_kind_of_source_gives_the_same_answers(kind: str, tmp_path: Path) 
         source.close()
 
 
-@pytest.mark.parametrize("source", [42, None, ("a", "b"), (1, 2, 3), object(), ["x"]], ids=str)
+@pytest.mark.parametrize("source", [42, None, ("a", "b"), (1, 2, 3), object(), ["x"]], ids=short_repr)
 def test_other_objects_are_refused_as_sources(source: Any) -> None:
     with pytest.raises(TypeError, match=r"source must be|not a filesystem"):
         ps.open_filters(source)
