@@ -305,6 +305,11 @@ SEED ?= 1
 mutants: develop .venv/stamp-test .venv/stamp-mutants ## make COUNT random changes to FOLDER of the package, and list those that the tests do not notice
 	PYTHONPATH=$(CURDIR)/tests/python $(BIN)/python tests/python/support/programs/mutants.py $(FOLDER) --count $(COUNT) --seed $(SEED) --save
 
+.PHONY: rust-mutants
+rust-mutants: develop ## the same for a folder of src, with cargo-mutants and cargo-nextest
+	PYTHONPATH=$(CURDIR)/tests/python CARGO_TARGET_DIR=$(CURDIR)/target PROPTEST_RNG_SEED=1 $(BIN)/python \
+		tests/python/support/programs/rust_mutants.py $(FOLDER) --count $(COUNT) --seed $(SEED) --features "$(RUST_FEATURES)" --save
+
 RUNS ?= 5
 
 .PHONY: test-under-load

@@ -1,4 +1,4 @@
-"""Make random changes to a folder of the package, and list those that the tests do not notice.
+"""Make random changes to a folder of the package, and list the changes that the tests miss.
 
     PYTHONPATH=tests/python python tests/python/support/programs/mutants.py predicate --count 300 --seed 1
 
@@ -261,7 +261,7 @@ class MutantRunner:
 
 
 def _groups_of_tests(records: Path) -> list[tuple[Path, list[str]]]:
-    """Return the record of each folder of tests, and its tests. The last group is the files beside the folders."""
+    """Return the record of each folder of tests, and its tests. The last group has the files outside of the folders."""
     folders = [folder for folder in sorted(TESTS.iterdir()) if any(folder.rglob("test_*.py"))]
     groups = [(records / f"{folder.name}.json", [str(folder)]) for folder in folders]
     files = sorted(map(str, TESTS.glob("test_*.py")))
@@ -297,7 +297,7 @@ def _pytest(package_copy: Path, arguments: list[str], variables: dict[str, str],
 
 
 def main() -> None:
-    """Try a sample of the mutants of a folder, and print those that its tests do not notice."""
+    """Try a sample of the mutants of a folder, and print the ones that its tests miss."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="a folder or a file of the package, for example plan/evidence")
     parser.add_argument("--count", type=int, default=300)

@@ -1,0 +1,105 @@
+"""Make random changes to a folder of the Rust core, and list the changes that its unit tests miss.
+
+    PYTHONPATH=tests/python python tests/python/support/programs/rust_mutants.py thrift --count 300 --seed 1
+
+This needs cargo-mutants and cargo-nextest. If a folder has more changes than `--count`, it is divided into parts, and
+the seed selects one. With `--save`, the result is appended to the ledger of long runs, also if the program is stopped
+before its end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from support.programs import long_runs
+
+ROOT = Path(__file__).resolve().parents[4]
+# The longest time of the tests for one change, in seconds.
+TEST_LIMIT = 600
+# The tests of the changed folder run first, and the tests that take seconds run last.
+TEST_ORDER = """
+[[profile.default.overrides]]
+filter = 'test(/^{folder}::/)'
+priority = 100
+
+[[profile.default.overrides]]
+filter = 'test(/tests::(model|absent|units)|decoded|sorted|value_set|page|build|scan|damage|random/)'
+priority = -100
+"""
+
+
+def count_mutants(files: str) -> int:
+    """Return the number of changes that cargo-mutants can make to files."""
+    listed = subprocess.run(
+        ["cargo", "mutants", "--list", "--json", "--file", files], cwd=ROOT, capture_output=True, check=True
+    )
+    return len(json.loads(listed.stdout))
+
+
+def run_mutants(folder: str, part: str, features: str, output: Path) -> None:
+    """Try a part of the changes to a folder. `output` gets the folder mutants.out."""
+    config = output / "nextest.toml"
+    config.write_text(TEST_ORDER.format(folder=folder.replace("/", "::")))
+    subprocess.run(
+        [
+            *("cargo", "mutants", "--file", f"src/{folder}/**"),
+            *("--shard", part, "--sharding", "round-robin", "--no-shuffle"),
+            *("--profile", "mutants", "--features", features, "--cargo-arg=--locked", "--cargo-arg=--lib"),
+            *("--test-tool", "nextest", f"--cargo-test-arg=--config-file={config}"),
+            *("--timeout", str(TEST_LIMIT), "--output", str(output)),
+        ],
+        cwd=ROOT,
+        check=False,
+    )
+
+
+def read_outcomes(output: Path) -> list[tuple[str, bool]]:
+    """Return the changes that compiled, and whether the tests noticed each of them."""
+    path = output / "mutants.out" / "outcomes.json"
+    if not path.exists():
+        return []
+    outcomes: list[dict[str, Any]] = json.loads(path.read_text())["outcomes"]
+    return [
+        (outcome["scenario"]["Mutant"]["name"], outcome["summary"] != "MissedMutant")
+        for outcome in outcomes
+        if outcome["scenario"] != "Baseline" and outcome["summary"] != "Unviable"
+    ]
+
+
+def main() -> None:
+    """Try a part of the mutants of a folder, and print the ones that the tests miss."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", help="a folder of src, for example sieve/segment")
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--features", default="", help="the features of the crate")
+    parser.add_argument("--save", action="store_true", help="append the result to the ledger of long runs")
+    options = parser.parse_args()
+    begun = time.monotonic()
+    files = f"src/{options.folder}/**"
+    total = count_mutants(files)
+    parts = -(-total // options.count)
+    # A stopped run ends with the changes that it has tried.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            run_mutants(options.folder, f"{options.seed % parts}/{parts}", options.features, Path(folder))
+        finally:
+            outcomes = read_outcomes(Path(folder))
+            unnoticed = [name for name, is_noticed in outcomes if not is_noticed]
+            print(f"{len(outcomes) - len(unnoticed)} of {len(outcomes)} mutants noticed ({total:,} in {files})")
+            if options.save and outcomes:
+                seconds = time.monotonic() - begun
+                long_runs.record_mutants(f"src/{options.folder}", options.seed, seconds, len(outcomes), unnoticed)
+
+
+if __name__ == "__main__":
+    main()
