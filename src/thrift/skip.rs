@@ -79,6 +79,7 @@ mod tests {
             0x1c, 0, // 13: empty struct
             0x19, 0x00, // 14: empty list without an element type
             0x1a, 0x00, // 15: empty set without an element type
+            0x1d, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, // 16: UUID
             0, 0xaa,
         ];
         let mut reader = Reader::new(&bytes, 0);
