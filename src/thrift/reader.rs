@@ -159,6 +159,14 @@ mod tests {
         assert!(matches!(Reader::new(&huge, 0).list().unwrap_err().kind(), ErrorKind::ThriftContainer { .. }));
         let claimed = [0xff, 0xff, 0xff, 0xff, 0x7f];
         assert!(matches!(Reader::new(&claimed, 0).binary().unwrap_err().kind(), ErrorKind::Truncated { .. }));
+        // Errors have the offset of the length.
+        let error = Error::at(ErrorKind::Truncated { needed: 3, available: 2 }, 5);
+        assert_eq!(Reader::new(&[3, b'a', b'b'], 5).binary(), Err(error));
+        // Every entry of a map takes at least two bytes.
+        let reader = Reader::new(&[0; 5], 0);
+        assert_eq!(reader.container(2, 2, 0), Ok(2));
+        let error = Error::at(ErrorKind::ThriftContainer { elements: 3, available: 5 }, 0);
+        assert_eq!(reader.container(3, 2, 0), Err(error));
     }
 
     #[test]

@@ -92,9 +92,25 @@ mod tests {
 
     #[test]
     fn deep_nesting_is_an_error_without_deep_recursion() {
-        for deep in [vec![0x1c; 100_000], vec![0x19; 100_000]] {
-            let error = Reader::new(&deep, 0).skip(Type::Struct).unwrap_err();
+        let in_keys = [1, 0xbb].repeat(100_000);
+        let in_values = [1, 0x1b, 1].repeat(100_000);
+        for (kind, deep) in [
+            (Type::Struct, vec![0x1c; 100_000]),
+            (Type::Struct, vec![0x19; 100_000]),
+            (Type::List, vec![0x19; 100_000]),
+            (Type::Map, in_keys),
+            (Type::Map, in_values),
+        ] {
+            let error = Reader::new(&deep, 0).skip(kind).unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::ThriftDepth(_)), "{error}");
         }
+    }
+
+    #[test]
+    fn lists_are_skipped_up_to_the_greatest_depth() {
+        let nested = |depth| [vec![0x19; depth], vec![0x00]].concat();
+        assert_eq!(Reader::new(&nested(MAX_DEPTH), 0).skip(Type::List), Ok(()));
+        let error = Reader::new(&nested(MAX_DEPTH + 1), 0).skip(Type::List).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::ThriftDepth(_)), "{error}");
     }
 }
