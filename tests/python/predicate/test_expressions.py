@@ -60,6 +60,13 @@ def test_keys_have_the_order_of_their_parts() -> None:
     assert by_key == sorted(rows, key=lambda row: (row[0].encode(), row[1], row[2].encode()))
 
 
+def test_only_texts_before_the_last_part_of_a_key_have_an_end() -> None:
+    texts = pa.array(["a\x00b"])
+    assert encode_key([texts]).to_pylist() == [b"a\x00b"]
+    assert encode_key([texts, texts]).to_pylist() == [b"a\x00\xffb\x00\x00a\x00b"]
+    assert encode_key([texts], num_parts=2).to_pylist() == [b"a\x00\xffb\x00\x00"]
+
+
 def test_each_language_has_the_same_condition() -> None:
     schema = pa.schema({"email": pa.string()})
     expected = str(parse("lower(email) = 'a'", schema))

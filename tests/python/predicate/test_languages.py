@@ -198,6 +198,10 @@ def test_tuples_match_the_same_rows_as_in_pyarrow(where: Any) -> None:
         assert rows(parse(where[0], TABLE.schema), TABLE) == expected
 
 
+def test_no_tuples_match_all_rows() -> None:
+    assert rows(parse([], TABLE.schema), TABLE) == TABLE["row"].to_pylist()
+
+
 UNKNOWN = [
     "i + 1 = 2",
     "i = u",

@@ -39,17 +39,22 @@ def test_tests_of_a_change() -> None:
     own, other = "tests/python/index/test_x.py", "tests/python/plan/test_y.py"
     seconds = {f"{own}::f[1]": 2.0, f"{own}::f[0]": 1.0, f"{own}::g": 3.0, f"{other}::f": 0.5}
     contexts = ["", "tests/python/index", own, f"{own}::f[0]", f"{own}::g", f"{other}::f"]
-    lines = {"index/code.py": {"1": [0], "2": [3], "4": [0, 2], "6": [1], "8": [4, 5]}}
+    lines = {
+        "index/code.py": {"1": [0], "2": [3], "4": [0, 2], "6": [1], "8": [4, 5]},
+        "index/few.py": {"1": [0], "2": [5]},
+    }
     tests = CoveringTests([{"seconds": seconds, "contexts": contexts, "lines": lines}])
 
-    def tests_of(first: int, last: int, seconds: float = 10) -> list[str]:
-        mutant = Mutant(PACKAGE / "index/code.py", first, 0, 0, "", range(first, last + 1))
+    def tests_of(first: int, last: int, seconds: float = 10, path: str = "index/code.py") -> list[str]:
+        mutant = Mutant(PACKAGE / path, first, 0, 0, "", range(first, last + 1))
         return tests.tests_of(mutant, seconds)
 
     # The quickest parameters of each function come first, then the others, then the tests of other folders.
     in_order = [f"{own}::f[0]", f"{own}::g", f"{own}::f[1]", f"{other}::f"]
     assert tests_of(1, 1) == in_order  # runs during an import
     assert tests_of(3, 3) == in_order  # not known to run
+    assert tests_of(1, 1, path="index/few.py") == [f"{other}::f"]  # another line of the file runs in this test
+    assert tests_of(1, 1, path="index/none.py") == in_order
     assert tests_of(2, 2) == tests_of(2, 3) == [f"{own}::f[0]"]
     assert tests_of(4, 4) == tests_of(6, 6) == in_order[:3]
     assert tests_of(8, 8) == [f"{own}::g", f"{other}::f"]

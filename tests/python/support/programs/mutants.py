@@ -178,23 +178,25 @@ class CoveringTests:
         """Return tests that run a line of the change, up to a total time.
 
         The tests of the same folder come first, each with its quickest parameters, then with the next ones. If no test
-        is known to run the line, take all tests: it can run in another process, or during an import.
+        is known to run the line, take the tests that run another line of the file, or else all tests: the line can run
+        in another process, or during an import.
         """
         path = mutant.path.relative_to(PACKAGE)
-        contexts = self._contexts(str(path), mutant.lines)
-        candidates = [test for test in self._seconds if contexts <= {""} or not contexts.isdisjoint(_contexts_of(test))]
+        contexts = self._contexts(str(path), mutant.lines) or self._contexts(str(path), None)
+        candidates = [test for test in self._seconds if not contexts or not contexts.isdisjoint(_contexts_of(test))]
         own_folder = f"tests/python/{path.parts[0]}/"
         candidates.sort(key=lambda test: (not test.startswith(own_folder), self._ranks[test], self._seconds[test]))
         totals = itertools.accumulate(self._seconds[test] for test in candidates)
         return [test for test, total in zip(candidates, totals, strict=True) if total <= seconds] or candidates[:1]
 
-    def _contexts(self, path: str, lines: range) -> set[str]:
-        return {
-            record["contexts"][number]
-            for record in self._records
-            for line in lines
-            for number in record["lines"].get(path, {}).get(str(line), [])
-        }
+    def _contexts(self, path: str, lines: range | None) -> set[str]:
+        """Return the tests, files and folders that run some lines of a file, or any of its lines."""
+        contexts: set[str] = set()
+        for record in self._records:
+            recorded: dict[str, list[int]] = record["lines"].get(path, {})
+            for line in recorded if lines is None else map(str, lines):
+                contexts.update(record["contexts"][number] for number in recorded.get(line, []))
+        return contexts - {""}
 
     def tests(self) -> set[str]:
         """Return all recorded tests."""
