@@ -261,3 +261,7 @@ fn used_entries(
     }
     Some(NullBuffer::new(used.finish()))
 }
+
+#[cfg(test)]
+#[path = "column_tests.rs"]
+mod tests;

@@ -1,0 +1,210 @@
+//! Columns of every layout have the hashes of their values.
+
+use super::*;
+use crate::hash::hash_bytes;
+use arrow_array::types::{ArrowDictionaryKeyType, UInt8Type};
+use arrow_array::{
+    BinaryViewArray, DictionaryArray, FixedSizeBinaryArray, Int16Array, Int64Array, LargeStringArray, PrimitiveArray,
+    StringArray, UInt32Array,
+};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+type Numbers = [Option<u8>];
+/// Stores small numbers in an array of some type.
+type Store = fn(&Numbers) -> ArrayRef;
+/// Returns the bytes that Parquet has for a number of that type.
+type Bytes = fn(u8) -> Vec<u8>;
+
+const KINDS: [(Store, Bytes); 7] = [
+    (|numbers| Arc::new(map(numbers, i64::from).collect::<Int64Array>()), |n| i64::from(n).to_le_bytes().to_vec()),
+    (|numbers| Arc::new(map(numbers, u32::from).collect::<UInt32Array>()), |n| u32::from(n).to_le_bytes().to_vec()),
+    // Parquet has at least 32 bits.
+    (|numbers| Arc::new(map(numbers, i16::from).collect::<Int16Array>()), |n| i32::from(n).to_le_bytes().to_vec()),
+    (|numbers| Arc::new(map(numbers, text).collect::<StringArray>()), |n| text(n).into_bytes()),
+    (|numbers| Arc::new(map(numbers, text).collect::<LargeStringArray>()), |n| text(n).into_bytes()),
+    (|numbers| Arc::new(map(numbers, text).collect::<BinaryViewArray>()), |n| text(n).into_bytes()),
+    (store_fixed, |n| vec![n; 3]),
+];
+
+fn map<T>(numbers: &Numbers, convert: fn(u8) -> T) -> impl Iterator<Item = Option<T>> {
+    numbers.iter().map(move |number| number.map(convert))
+}
+
+/// Returns texts of different lengths, some of which are too long for the view itself.
+fn text(number: u8) -> String {
+    format!("{number:0width$}", width = usize::from(number))
+}
+
+fn store_fixed(numbers: &Numbers) -> ArrayRef {
+    let values = map(numbers, |number| [number; 3]);
+    Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, 3).unwrap())
+}
+
+/// Stores numbers in a dictionary with an unused entry and a null entry. Every other null is the null entry.
+fn store_dictionary<K: ArrowDictionaryKeyType>(numbers: &Numbers, store: Store) -> ArrayRef
+where
+    K::Native: TryFrom<usize, Error: std::fmt::Debug>,
+{
+    let mut entries: Vec<Option<u8>> = vec![Some(99), None];
+    let keys = numbers.iter().enumerate().map(|(slot, number)| match number {
+        None if slot % 2 == 0 => None,
+        number => Some(entries.iter().position(|entry| entry == number).unwrap_or_else(|| {
+            entries.push(*number);
+            entries.len() - 1
+        })),
+    });
+    let keys: PrimitiveArray<K> = keys.map(|key| key.map(|key| K::Native::try_from(key).unwrap())).collect();
+    Arc::new(DictionaryArray::new(keys, store(&entries)))
+}
+
+/// Stores numbers as runs of equal numbers.
+fn store_runs<R: RunEndIndexType>(numbers: &Numbers, store: Store) -> ArrayRef
+where
+    R::Native: TryFrom<usize, Error: std::fmt::Debug>,
+{
+    let (mut ends, mut values) = (vec![], vec![]);
+    for run in numbers.chunk_by(PartialEq::eq) {
+        ends.push(R::Native::try_from(ends.last().map_or(0, |end: &R::Native| end.as_usize()) + run.len()).unwrap());
+        values.push(run[0]);
+    }
+    Arc::new(RunArray::<R>::try_new(&PrimitiveArray::from_iter_values(ends), &store(&values)).unwrap())
+}
+
+fn layouts(numbers: &Numbers, store: Store) -> [ArrayRef; 6] {
+    [
+        store(numbers),
+        store_dictionary::<UInt8Type>(numbers, store),
+        store_dictionary::<Int64Type>(numbers, store),
+        store_runs::<Int16Type>(numbers, store),
+        store_runs::<Int32Type>(numbers, store),
+        store_runs::<Int64Type>(numbers, store),
+    ]
+}
+
+fn batches(column: &HashedColumn, isa: InstructionSet, range: Range<usize>) -> Vec<u64> {
+    let mut all = vec![];
+    column
+        .for_each_batch(isa, range, |hashes| {
+            assert!(!hashes.is_empty() && hashes.len() <= BATCH);
+            all.extend(hashes);
+        })
+        .unwrap();
+    all
+}
+
+/// Checks a column with the given numbers, in which the slots with `parents` are also null if it is false.
+fn check(array: &ArrayRef, numbers: &Numbers, parents: &NullBuffer, bytes: Bytes, isa: InstructionSet) {
+    let leaf = Leaf { nulls: NullBuffer::union(array.nulls(), Some(parents)), array: array.clone() };
+    let to = ColumnType::of(&array.data_type().clone()).unwrap();
+    let expected: Vec<Option<u64>> = numbers
+        .iter()
+        .zip(parents)
+        .map(|(number, parent)| number.filter(|_| parent).map(|number| hash_bytes(&bytes(number))))
+        .collect();
+    let context = format!("{} with {} slots", array.data_type(), numbers.len());
+
+    let slots = HashedColumn::of_slots(&leaf, to, isa).unwrap();
+    assert_eq!((slots.len(), slots.is_empty()), (numbers.len(), numbers.is_empty()), "{context}");
+    assert_eq!(slots.holds_values(), expected.iter().any(Option::is_some), "{context}");
+    let valid: Vec<bool> =
+        (0..numbers.len()).map(|slot| slots.nulls().is_none_or(|nulls| nulls.is_valid(slot))).collect();
+    assert_eq!(valid, expected.iter().map(Option::is_some).collect::<Vec<_>>(), "{context}");
+    assert_eq!(slots.nulls().is_some(), expected.contains(&None), "{context}");
+    for range in [0..numbers.len(), numbers.len() / 3..numbers.len() / 2, numbers.len()..numbers.len()] {
+        let in_range: Vec<u64> = expected[range.clone()].iter().flatten().copied().collect();
+        assert_eq!(batches(&slots, isa, range.clone()), in_range, "{context}");
+        let mut hashes = vec![0; range.len()];
+        slots.hash_slots(isa, range.start, &mut hashes).unwrap();
+        assert!(expected[range].iter().zip(&hashes).all(|(one, hash)| one.is_none_or(|one| one == *hash)), "{context}");
+    }
+
+    let values = HashedColumn::of_values(&leaf, to, isa).unwrap();
+    let distinct: BTreeSet<u64> = expected.iter().flatten().copied().collect();
+    let hashed = batches(&values, isa, 0..values.len());
+    assert_eq!(hashed.iter().copied().collect::<BTreeSet<u64>>(), distinct, "{context}");
+    if matches!(array.data_type(), DataType::Dictionary(..)) {
+        assert_eq!(hashed.len(), distinct.len(), "{context}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    #[cfg_attr(miri, ignore = "thousands of values")]
+    fn every_layout_has_the_hashes_of_its_values(
+        runs in prop::collection::vec((prop::option::weighted(0.8, 0u8..40), 1usize..4), 0..900),
+        null_parents in prop::collection::vec(any::<bool>(), 0..2700),
+        all_valid in any::<bool>(),
+        start in 0usize..1200,
+    ) {
+        let mut numbers: Vec<Option<u8>> = runs.iter().flat_map(|&(number, len)| vec![number; len]).collect();
+        if all_valid {
+            numbers.retain(Option::is_some);
+        }
+        let parents = NullBuffer::from_iter((0..numbers.len()).map(|slot| {
+            all_valid || null_parents.get(slot).copied().unwrap_or(true)
+        }));
+        let start = start.min(numbers.len());
+        let len = numbers.len() - start;
+        for (store, bytes) in KINDS {
+            for array in layouts(&numbers, store) {
+                for isa in InstructionSet::all() {
+                    check(&array, &numbers, &parents, bytes, isa);
+                    check(&array.slice(start, len), &numbers[start..], &parents.slice(start, len), bytes, isa);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn columns_without_values_are_not_hashed() {
+    let numbers = [None; 3];
+    let parents = NullBuffer::new_valid(3);
+    for (store, bytes) in KINDS {
+        for array in layouts(&numbers, store) {
+            check(&array, &numbers, &parents, bytes, InstructionSet::detect());
+        }
+    }
+    let array: ArrayRef = Arc::new(arrow_array::NullArray::new(3));
+    let column = HashedColumn::of_slots(
+        &Leaf { array, nulls: None },
+        ColumnType::of(&DataType::Int32).unwrap(),
+        InstructionSet::detect(),
+    )
+    .unwrap();
+    assert!(!column.holds_values() && column.len() == 3);
+    assert_eq!(batches(&column, InstructionSet::detect(), 0..3), [0; 0]);
+}
+
+#[test]
+fn runs_decode_to_their_values() {
+    let numbers = [Some(1), Some(1), None, Some(2), Some(2), Some(2)];
+    for (store, _) in KINDS {
+        let plain = store(&numbers);
+        for array in layouts(&numbers, store) {
+            let is_dictionary = matches!(array.data_type(), DataType::Dictionary(..));
+            let decoded = without_runs(&array.slice(1, 4)).unwrap();
+            assert_eq!(&decoded, &if is_dictionary { array.slice(1, 4) } else { plain.slice(1, 4) });
+        }
+    }
+}
+
+#[test]
+fn keys_without_an_entry_are_errors_unless_the_slot_is_null() {
+    let keys = PrimitiveArray::<Int32Type>::new(vec![0, 7].into(), Some(NullBuffer::from(vec![true, false])));
+    let entries: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
+    let of = |keys: PrimitiveArray<Int32Type>| {
+        // SAFETY: the test reads only the hashes, which must not use the entry.
+        let array: ArrayRef = Arc::new(unsafe { DictionaryArray::new_unchecked(keys, entries.clone()) });
+        let leaf = Leaf { nulls: array.nulls().cloned(), array };
+        let to = ColumnType::of(&DataType::Utf8).unwrap();
+        HashedColumn::of_slots(&leaf, to, InstructionSet::detect())
+            .map(|column| batches(&column, InstructionSet::detect(), 0..2))
+    };
+    assert_eq!(of(keys.clone()), Ok(vec![hash_bytes(b"a")]));
+    assert!(matches!(of(PrimitiveArray::from(vec![0, 7])).unwrap_err().kind(), ErrorKind::ArrowType { .. }));
+}
