@@ -32,8 +32,11 @@ SLOW = (
     "|pages::decode|file_metadata|rewrite|patch|unit_parts|random_strings/"
 )
 TESTS = "test(/^{folder}::/) or not test({slow})"
-# Quick tests of the folder run first, and slow ones run last.
+# Quick tests of the folder run first, and slow ones run last. A test that takes too long counts as failed.
 TEST_ORDER = """
+[profile.default]
+slow-timeout = {{ period = "60s", terminate-after = 1 }}
+
 [[profile.default.overrides]]
 filter = 'test(/^{folder}::/) and not test({slow})'
 priority = 100
@@ -41,6 +44,7 @@ priority = 100
 [[profile.default.overrides]]
 filter = 'test(/^{folder}::/)'
 priority = -100
+slow-timeout = {{ period = "60s", terminate-after = 5 }}
 """
 
 
