@@ -33,7 +33,6 @@ impl HashedColumn {
     pub fn of_slots_as(leaf: &Leaf, to: ColumnType, form: Form, isa: InstructionSet) -> Result<Self> {
         // A slot is also null if its dictionary entry or run is null.
         let nulls = NullBuffer::union(leaf.nulls.as_ref(), leaf.array.logical_nulls().as_ref());
-        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
         let len = leaf.array.len();
         let slots = if nulls.as_ref().is_some_and(|nulls| nulls.null_count() == len) {
             // There is nothing to hash. The type may not even be hashable: a column of the null type, for example.
