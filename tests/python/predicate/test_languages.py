@@ -213,6 +213,7 @@ UNKNOWN = [
     "s RLIKE 'ab.*'",
     "regexp_full_match(s, 'ab.*')",
     "i LIKE '%1%'",
+    "i LIKE '%'",
     "contains(i, '1')",
     "contains(s, 1)",
     "abs(i) = 1",
