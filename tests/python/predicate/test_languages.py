@@ -125,6 +125,7 @@ FRAME_EXPRESSIONS = [
     C("i").is_in([1, 2]),
     C("i").is_in([1, None]),
     C("i").is_in([1, None], nulls_equal=True),
+    C("i").is_in([]),
     C("i").is_null(),
     C("i").is_not_null(),
     C("i").eq_missing(None),
