@@ -377,6 +377,7 @@ def test_keys_of_a_semi_join_become_values_of_the_column() -> None:
         *(("i8 AS DECIMAL(3, 0)", True), ("i8 AS DECIMAL(2, 0)", False), ("i8 AS UTINYINT", False)),
         *(("u8 AS SMALLINT", True), ("u8 AS TINYINT", False), ("i8 AS SMALLINT", True), ("i8 AS TINYINT", True)),
         *(("i32 AS DECIMAL(12, 2)", True), ("i32 AS DECIMAL(11, 2)", False), ("i32 AS SMALLINT", False)),
+        *(("i32 AS DECIMAL(10)", True), ("i32 AS DECIMAL(9)", False), ("i32 AS DECIMAL", True)),
         *(("i32 AS DOUBLE", True), ("i32 AS FLOAT", False), ("i64 AS DOUBLE", False), ("i8 AS FLOAT", True)),
         *(("f32 AS DOUBLE", True), ("f64 AS FLOAT", False), ("f64 AS DOUBLE", True), ("f64 AS BIGINT", False)),
         *(("d AS DECIMAL(12, 4)", True), ("d AS DECIMAL(11, 4)", False), ("d AS DECIMAL(12, 1)", False)),
