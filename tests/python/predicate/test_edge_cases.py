@@ -106,6 +106,15 @@ def test_a_prefix_of_bytes_need_not_be_text(tmp_path: Path) -> None:
     assert unknowns(parse(pc.starts_with(F, b"\xff"), pa.schema({"x": pa.string()})))
 
 
+def test_columns_of_bytes_have_only_equality_and_prefixes() -> None:
+    schema = pa.schema({"x": pa.binary()})
+    assert str(parse(pc.match_like(F, "ab"), schema)) == str(parse("x = X'6162'", schema))
+    assert str(parse(pc.match_like(F, "ab%"), schema)) == str(parse(pc.starts_with(F, "ab"), schema))
+    others = [pc.match_like(F, "a_"), pc.match_like(F, "ab", ignore_case=True), pc.match_substring(F, "ab")]
+    for expression in [*others, pc.ends_with(F, "ab"), pc.match_substring_regex(F, "ab")]:
+        assert unknowns(parse(expression, schema)), expression
+
+
 def test_a_chain_of_comparisons_becomes_one_list() -> None:
     schema = pa.schema({"x": pa.int64(), "y": pa.int64(), "f": pa.float64()})
     chains: list[Any] = [
@@ -272,6 +281,9 @@ def test_uuids_compare_with_text_and_bytes(table: ps.Table) -> None:
     assert table.plan([("raw", "=", key)]).to_arrow().num_rows == 1
     assert str(parse([("customer_id", "=", key)], table.schema)) == f"customer_id = '{key}'"
     assert str(parse([("customer_id", "in", [key])], table.schema)).endswith(f"customer_id = '{key}'")
+    for literal in (f"CAST('{key}' AS UUID)", f"UUID '{key}'", f"X'{key.hex}'"):
+        assert table.plan(f"raw = {literal}", on_unknown="error").to_arrow().num_rows == 1
+    assert unknowns(parse("raw = CAST('5' AS UUID)", table.schema))
 
 
 def test_parameters_replace_placeholders(table: ps.Table) -> None:

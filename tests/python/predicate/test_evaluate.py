@@ -20,7 +20,7 @@ from support.predicates import SQL, TABLE
 from parsieve._core import UnsupportedError, ValueSet
 from parsieve.predicate import normalize, parse
 from parsieve.predicate.evaluate import conditions_of
-from parsieve.predicate.expr import Always, Column, In, Not
+from parsieve.predicate.expr import COMPARE, Always, Column, In, Not
 from parsieve.predicate.render import to_pyarrow
 
 
@@ -102,6 +102,15 @@ def test_times_beyond_the_dates_of_a_type(operator: str, day: int, expected: lis
     dates = pa.array([FIRST_DAY, LAST_DAY, None], pa.int32()).cast(pa.date32())
     table = pa.table({"row": range(3), "d": dates})
     assert rows_by_conditions(table, [("d", operator, pa.scalar(day * 86_400, pa.timestamp("s")))]) == expected
+
+
+@pytest.mark.parametrize("value", [1e-50, -1e-50])
+def test_doubles_closer_to_zero_than_all_floats(value: float) -> None:
+    floats = [0.0, -0.0, 2.0**-149, -(2.0**-149), 1.0, -1.0]
+    table = pa.table({"row": range(len(floats)), "x": pa.array(floats, pa.float32())})
+    for symbol, compare in COMPARE.items():
+        expected = [row for row, number in enumerate(floats) if compare(number, value)]
+        assert rows_by_conditions(table, f"x {symbol} {value!r}") == expected, symbol
 
 
 def test_values_of_extension_types_are_compared_by_their_storage() -> None:
