@@ -37,3 +37,33 @@ impl Form {
         if let Self::Padded(min_bytes) = self { min_bytes } else { 1 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_schema::TimeUnit;
+
+    fn forms(physical: PhysicalType, meaning: Meaning) -> Vec<Form> {
+        Form::all(ColumnType { physical, meaning }).collect()
+    }
+
+    #[test]
+    fn only_decimals_of_bytes_and_int96_have_several_forms() {
+        let (decimal, time) =
+            (Meaning::Decimal { scale: 2 }, Meaning::Timestamp { unit: TimeUnit::Nanosecond, zoned: false });
+        let padded: Vec<Form> = std::iter::once(Form::Usual).chain((2..=32).map(Form::Padded)).collect();
+        assert_eq!(forms(PhysicalType::ByteArray, decimal), padded);
+        assert_eq!(forms(PhysicalType::Int96, time), [Form::Usual, Form::Truncated]);
+        for (physical, meaning) in [
+            (PhysicalType::ByteArray, Meaning::Bytes),
+            (PhysicalType::FixedLenByteArray(16), decimal),
+            (PhysicalType::Int64, decimal),
+            (PhysicalType::Int64, time),
+            (PhysicalType::Int96, Meaning::Date),
+        ] {
+            assert_eq!(forms(physical, meaning), [Form::Usual]);
+        }
+        assert!(Form::Truncated.is_truncated() && !Form::Usual.is_truncated() && !Form::Padded(3).is_truncated());
+        assert_eq!([Form::Usual, Form::Padded(3), Form::Truncated].map(Form::min_bytes), [1, 3, 1]);
+    }
+}
