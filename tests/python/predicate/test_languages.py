@@ -61,6 +61,7 @@ EXPRESSIONS = [
     F("i").is_valid(),
     F("i") == pa.scalar(None, pa.int32()),
     F("i").cast(pa.int64()) == 5,
+    F("i") == pc.scalar(5).cast(pa.int32()),
     *(op(F("f"), value) for op in (pc.equal, pc.not_equal, pc.less, pc.less_equal) for value in (0.0, 1.5, math.nan)),
     *(op(F("f"), value) for op in (pc.greater, pc.greater_equal) for value in (0.0, 1.5, math.nan, math.inf)),
     pc.is_nan(F("f")),

@@ -111,7 +111,8 @@ def main() -> None:
             outcomes = read_outcomes(Path(folder))
             unnoticed = [name for name, is_noticed in outcomes if not is_noticed]
             noticed = len(outcomes) - len(unnoticed)
-            print(*unnoticed, sep="\n")
+            for name in unnoticed:
+                print(name)
             print(f"{noticed} of {len(outcomes)} mutants noticed ({total:,} in src/{options.folder})")
             if options.save and outcomes:
                 seconds = time.monotonic() - begun
