@@ -45,7 +45,7 @@ fn map<T>(numbers: &Numbers, convert: fn(u8) -> T) -> impl Iterator<Item = Optio
     numbers.iter().map(move |number| number.map(convert))
 }
 
-/// Returns texts of different lengths, some of which are too long for the view itself.
+/// Returns texts of different lengths. The long ones do not fit into a view.
 fn text(number: u8) -> String {
     format!("{number:0width$}", width = usize::from(number))
 }
