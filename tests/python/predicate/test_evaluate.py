@@ -104,9 +104,10 @@ def test_times_beyond_the_dates_of_a_type(operator: str, day: int, expected: lis
     assert rows_by_conditions(table, [("d", operator, pa.scalar(day * 86_400, pa.timestamp("s")))]) == expected
 
 
-@pytest.mark.parametrize("value", [1e-50, -1e-50])
-def test_doubles_closer_to_zero_than_all_floats(value: float) -> None:
-    floats = [0.0, -0.0, 2.0**-149, -(2.0**-149), 1.0, -1.0]
+@pytest.mark.parametrize("value", [sign * value for value in (1e-50, 1 - 1e-9, 1 + 1e-9) for sign in (1, -1)])
+def test_doubles_between_two_neighbors_among_the_floats(value: float) -> None:
+    positive = [0.0, 2.0**-149, 1 - 2.0**-23, 1 - 2.0**-24, 1.0, 1 + 2.0**-23, 1 + 2.0**-22]
+    floats = [*positive, *(-number for number in positive)]
     table = pa.table({"row": range(len(floats)), "x": pa.array(floats, pa.float32())})
     for symbol, compare in COMPARE.items():
         expected = [row for row, number in enumerate(floats) if compare(number, value)]
