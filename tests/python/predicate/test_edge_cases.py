@@ -337,3 +337,18 @@ def test_floats_of_polars_expressions_are_exact(value: float) -> None:
     assert expr.value.scalar.as_py() == single
     # Polars would add another number than this one.
     assert unknowns(parse(pl.col("x") == pl.lit(value) + 1.0, schema))
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["n = 1 OR abs(n) = 2", "NOT (n = 1 AND abs(n) = 2)", "list_contains(tags, 'a')", "lower(s) = 'a'", "FALSE"],
+)
+def test_a_predicate_gets_the_field_ids_of_another_schema(where: str) -> None:
+    def with_id(number: int, field: pa.Field) -> pa.Field:
+        return field.with_metadata({"PARQUET:field_id": str(number)})
+
+    element = pa.field("element", pa.string())
+    fields = [pa.field("n", pa.int64()), pa.field("s", pa.string()), pa.field("tags", pa.list_(element))]
+    tags = fields[2].with_type(pa.list_(with_id(4, element)))
+    schema = pa.schema([with_id(1, fields[0]), with_id(2, fields[1]), with_id(3, tags)])
+    assert parse(parse(where, pa.schema(fields)), schema) == parse(where, schema)
