@@ -306,7 +306,7 @@ mutants: develop .venv/stamp-test .venv/stamp-mutants ## make COUNT random chang
 	PYTHONPATH=$(CURDIR)/tests/python $(BIN)/python tests/python/support/programs/mutants.py $(FOLDER) --count $(COUNT) --seed $(SEED) --save
 
 .PHONY: rust-mutants
-rust-mutants: develop ## the same for a folder of src, with cargo-mutants and cargo-nextest
+rust-mutants: develop ## make up to COUNT changes to FOLDER of src, and list those that the unit tests do not notice; needs cargo-mutants
 	PYTHONPATH=$(CURDIR)/tests/python CARGO_TARGET_DIR=$(CURDIR)/target PROPTEST_RNG_SEED=1 $(BIN)/python \
 		tests/python/support/programs/rust_mutants.py $(FOLDER) --count $(COUNT) --seed $(SEED) --features "$(RUST_FEATURES)" --save
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from parsieve.predicate.expressions.expression import Expression
 
 Operator = OneOf["=", "!=", "<", "<=", ">", ">="]
+# The Python function of each operator.
 COMPARE: dict[Operator, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "!=": operator.ne,

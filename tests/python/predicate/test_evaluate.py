@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from support.predicates import SQL, TABLE
+from support.rows.conditions import COMPARISONS
 
 from parsieve._core import UnsupportedError, ValueSet
 from parsieve.predicate import normalize, parse
 from parsieve.predicate.evaluate import conditions_of
-from parsieve.predicate.expr import COMPARE, Always, Column, In, Not
+from parsieve.predicate.expr import Always, Column, In, Not
 from parsieve.predicate.render import to_pyarrow
 
 
@@ -109,7 +110,7 @@ def test_doubles_between_two_neighbors_among_the_floats(value: float) -> None:
     positive = [0.0, 2.0**-149, 1 - 2.0**-23, 1 - 2.0**-24, 1.0, 1 + 2.0**-23, 1 + 2.0**-22]
     floats = [*positive, *(-number for number in positive)]
     table = pa.table({"row": range(len(floats)), "x": pa.array(floats, pa.float32())})
-    for symbol, compare in COMPARE.items():
+    for symbol, compare in COMPARISONS.items():
         expected = [row for row, number in enumerate(floats) if compare(number, value)]
         assert rows_by_conditions(table, f"x {symbol} {value!r}") == expected, symbol
 

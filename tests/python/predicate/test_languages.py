@@ -392,3 +392,7 @@ def test_only_casts_that_keep_all_values_exclude_files(cast: str, keeps_values: 
     schema = pa.schema(types | {unit: pa.timestamp(unit) for unit in ("ms", "us", "ns")})
     value = "'2026-01-01'" if pa.types.is_temporal(schema.field(cast.split()[0]).type) else "1"
     assert bool(unknowns(parse(f"CAST({cast}) = {value}", schema))) != keeps_values
+
+
+def test_casts_to_half_floats_may_change_values() -> None:
+    assert unknowns(parse(F("i").cast(pa.float16()) == 1, TABLE.schema))

@@ -1,8 +1,10 @@
 """The random changes of `make mutants`, and the tests that it runs for each of them."""
 
+import json
 from pathlib import Path
 
 from support.programs.mutants import PACKAGE, CoveringTests, Mutant, mutants_of
+from support.programs.rust_mutants import read_outcomes
 
 SOURCE = """
 def smallest(values: list[int], limit: int = 3) -> int | None:
@@ -61,3 +63,15 @@ def test_tests_of_a_change() -> None:
     assert tests_of(6, 6, seconds=4) == in_order[:2]
     assert tests_of(2, 2, seconds=0.5) == [f"{own}::f[0]"]
     assert tests.seconds(in_order) == 6.5
+
+
+def test_only_changes_whose_tests_ran_count(tmp_path: Path) -> None:
+    assert read_outcomes(tmp_path) == []
+    summaries = ("CaughtMutant", "MissedMutant", "Timeout", "Unviable", "Failure")
+    outcomes = [{"scenario": {"Mutant": {"name": name}}, "summary": name} for name in summaries]
+    folder = tmp_path / "mutants.out"
+    folder.mkdir()
+    (folder / "outcomes.json").write_text(
+        json.dumps({"outcomes": [{"scenario": "Baseline", "summary": "Success"}, *outcomes]})
+    )
+    assert read_outcomes(tmp_path) == [("CaughtMutant", True), ("MissedMutant", False), ("Timeout", True)]
