@@ -118,7 +118,7 @@ class _Wanted:
         codes, members = _numbered(typed)
         condition = column_in(column, members, are_distinct=True)
         if isinstance(compared, Expression):
-            condition = Computed(compared.columns[0], condition, compared)
+            condition = Computed(condition, compared)
         return cls(compared, given, given.is_valid(), members, codes, condition)
 
     @property

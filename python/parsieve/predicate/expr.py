@@ -205,12 +205,15 @@ class AnyElement:
 class Computed:
     """A condition on the value of an expression. The condition has no `Unknown`."""
 
-    # The first column of the expression.
-    column: Column
     condition: Expr
     expression: Expression
     # As in a test of a list without a key.
     key: None = None
+
+    @property
+    def column(self) -> Column:
+        """Return the first column of the expression."""
+        return self.expression.columns[0]
 
     def __str__(self) -> str:
         return str(self.condition)

@@ -91,10 +91,10 @@ def _push(expr: Expr, negated: bool, certain: bool) -> Expr:
             return Compare(column, _OPPOSITE[op], value)
         case OutOfType(column) if certain:
             return Not(IsNull(column)) if negated else Always(False)
-        case Computed(column, condition, expression):
+        case Computed(condition, expression):
             # The condition has the values true, false and null for a row, like a condition on a column.
             inner = _push(condition, negated, certain)
-            return inner if isinstance(inner, Always) else Computed(column, inner, expression)
+            return inner if isinstance(inner, Always) else Computed(inner, expression)
         case AnyElement(column, condition, key) if key is not None:
             # If the condition is false for the value of the key, the negation is true.
             inner = _push(And((key, Not(condition) if negated else condition)), False, certain)

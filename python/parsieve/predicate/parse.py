@@ -146,7 +146,7 @@ def _one_of(compared: Column | Expression, values: Any) -> Expr:
             texts = map(str, distinct(listed.filter(pc.and_(listed.is_valid(), typed.is_null()))))
             beyond += out_of_type_leaf(column, list(texts))
         return any_of(one_of_parts(compared, parts), *beyond)
-    return Computed(compared.columns[0], _one_of(compared.value, values), compared)
+    return Computed(_one_of(compared.value, values), compared)
 
 
 def one_of_parts(key: Expression, parts: Sequence[pa.Array]) -> Expr:
@@ -157,7 +157,7 @@ def one_of_parts(key: Expression, parts: Sequence[pa.Array]) -> Expr:
     members, is_whole = key.compute(parts)
     # These conditions follow from the last one. Other indexes and statistics may answer them.
     tests = [column_in(column, part.filter(is_whole)) for column, part in zip(key.columns, parts, strict=True)]
-    return all_of(*tests, Computed(key.columns[0], column_in(key.value, members.drop_null()), key))
+    return all_of(*tests, Computed(column_in(key.value, members.drop_null()), key))
 
 
 def typed_parts(key: Expression, values: Any) -> tuple[pa.StructArray, list[pa.Array]]:

@@ -46,10 +46,10 @@ def _replaced(expr: Expr, replacements: Mapping[Column, Column]) -> Expr:
             elements = {element: _element(replacements[column], element) for element in inside}
             new_key = None if key is None else _replaced(key, elements)
             return AnyElement(replacements[column], _replaced(condition, elements), new_key)
-        case Computed(column, condition, expression):
+        case Computed(condition, expression):
             same = replace(expression, columns=tuple(replacements[argument] for argument in expression.columns))
             values = dict.fromkeys(columns(condition), same.value)
-            return Computed(replacements[column], _replaced(condition, values), same)
+            return Computed(_replaced(condition, values), same)
         case Always() | Unknown():
             return expr
     return replace(expr, column=replacements[expr.column])

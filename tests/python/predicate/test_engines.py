@@ -59,6 +59,13 @@ def test_timestamps_that_are_infinite_in_duckdb_raise() -> None:
             to_duckdb(Compare(Column(("t",), column.type), "<=", Literal(column[0])))
 
 
+def test_the_greatest_finite_nanoseconds_are_exact_in_duckdb() -> None:
+    column = pa.array([2**63 - 2, -(2**63) + 2, 0], pa.int64()).cast(pa.timestamp("ns"))
+    for row, moment in enumerate(column):
+        expr = Compare(Column(("t",), column.type), "=", Literal(moment))
+        assert in_duckdb(expr, pa.table({"t": column})) == [row]
+
+
 def test_dates_without_a_calendar_year_in_python_are_exact_in_duckdb() -> None:
     days = pa.array([-1_000_000, 0, 3_000_000], pa.int32()).cast(pa.date32())
     for row, day in enumerate(days):

@@ -205,8 +205,8 @@ def _tree(expr: Expr) -> Tree:
             return HoldsText(column, expr)
         case typed.HasToken(column):
             return HoldsWord(column, expr)
-        case typed.Computed(column, condition, expression):
-            return Some((_tree(_without_nulls(condition, column)), HasNull(expression.value)))
+        case typed.Computed(condition, expression):
+            return Some((_tree(_without_nulls(condition, expr.column)), HasNull(expression.value)))
         case typed.AnyElement(_, condition):
             # Some element in the file must answer each question of the condition.
             return _tree(condition)
@@ -222,10 +222,7 @@ def _joined(parts: tuple[Expr, ...]) -> list[Expr]:
     for part in parts:
         if isinstance(part, typed.Computed):
             by_expression.setdefault(part.expression, []).append(part.condition)
-    joined = [
-        typed.Computed(expression.columns[0], typed.all_of(*conditions), expression)
-        for expression, conditions in by_expression.items()
-    ]
+    joined = [typed.Computed(typed.all_of(*conditions), expression) for expression, conditions in by_expression.items()]
     return [*joined, *(part for part in parts if not isinstance(part, typed.Computed))]
 
 

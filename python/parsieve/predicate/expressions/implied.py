@@ -44,7 +44,7 @@ def _implied(parts: Sequence[Expr], expressions: Sequence[Expression]) -> list[E
     implied: list[Expr] = []
     for expression in expressions:
         conditions = _on_key(expression, parts) if expression.name == "key" else _on_value(expression, parts)
-        implied += [Computed(expression.columns[0], condition, expression) for condition in conditions]
+        implied += [Computed(condition, expression) for condition in conditions]
     return implied
 
 

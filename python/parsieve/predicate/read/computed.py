@@ -45,4 +45,4 @@ class Expressions:
         expression = self._by_path[column.path]
         if unknowns(condition):
             raise NotUnderstoodError(f"this condition on {column} is not supported")
-        return Computed(expression.columns[0], condition, expression)
+        return Computed(condition, expression)

@@ -51,8 +51,8 @@ def _with_nan(expr: Expr) -> Expr:
             if math.isnan(value.scalar.as_py()):
                 return expr
             return Or((expr, Builder().compare(Operand(column), "=", math.nan)))
-        case Computed(column, condition, expression):
-            return Computed(column, _with_nan(condition), expression)
+        case Computed(condition, expression):
+            return Computed(_with_nan(condition), expression)
         case AnyElement(column, condition):
             return AnyElement(column, _with_nan(condition))
         case Not(AnyElement() as test):

@@ -68,7 +68,7 @@ def _stored(expr: Expr, paths: frozenset[tuple[str, ...]]) -> Expr:
         case Not(leaf) if isinstance(leaf, Leaf) and leaf.column.path in paths:
             # Exclude only nulls, which never match. Excluding some timestamps would skip no files in practice.
             return _present(leaf.column)
-        case Computed(_, _, expression) if any(column.path in paths for column in expression.columns):
+        case Computed(_, expression) if any(column.path in paths for column in expression.columns):
             # Spark computes the expression from microseconds, the index from nanoseconds.
             return Always(True)
         case IsNull(column) if column.path in paths:
