@@ -265,7 +265,8 @@ def tables(records: Records) -> str:
         lines.append([name, f"{files['alone']} → {files['parsieve']}", *pairs, read])
     return (
         f"{as_table(['query', 'files read', 'pyarrow', 'Polars', 'DuckDB', 'bytes read'], lines)}\n\n"
-        f"Each engine alone → on the files of a plan, planning included: {lake['rows'] / 1e6:g} million events in "
+        f"Each cell shows the engine alone → the engine on the files of a plan, including planning: "
+        f"{lake['rows'] / 1e6:g} million events in "
         f"{files['alone']} files ({as_bytes(lake['bytes'])}, in memory). Some events arrived late, and user ids are in "
         f"no order. Building both indexes takes {lake['build_seconds']:.0f} s ({record.source})."
     )

@@ -69,8 +69,8 @@ def integrations(records: Records) -> str:
     heads, lines = _pairs(_cases(record, "question"))
     [lake] = _cases(record, "lake")
     about = (
-        f"Milliseconds of an engine alone → on a table of parsieve, planning included: {lake['rows']:,} rows in "
-        f"{lake['files']} files; the mean number of rows of an answer is in parentheses. {record.source}"
+        f"Milliseconds for the engine alone → for the engine with parsieve, including planning: {lake['rows']:,} rows "
+        f"in {lake['files']} files; the mean number of rows of an answer is in parentheses. {record.source}"
     )
     return f"{as_table(heads, lines)}\n\n{about}"
 
@@ -88,7 +88,7 @@ def served(records: Records) -> str:
         planned.append(f"{alone} → **{ours}**")
     [lake] = _cases(record, "lake")
     about = (
-        f"Milliseconds of an engine that plans itself → with the plan of `parsieve serve`: an Iceberg table of "
+        f"Milliseconds when the engine plans → when `parsieve serve` plans: an Iceberg table of "
         f"{lake['rows']:,} rows in {lake['files']} files. {record.source}"
     )
     return f"{as_table(heads, [*lines, planned])}\n\n{about}"

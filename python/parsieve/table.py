@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 class Table(IndexedTable):
     """A table, as `open_table` returns it. Threads may share it, and each plan reuses what earlier plans have read.
 
-    Tables pickle, without their caches. A table that was opened with `decryption=`, or on a filesystem that cannot be
-    pickled, raises `TypeError`.
+    You can pickle a table. The pickle contains no caches. A table that was opened with `decryption=`, or on a
+    filesystem that cannot be pickled, raises `TypeError`.
     """
 
     # For the other parts of parsieve; not public.
@@ -102,8 +102,8 @@ class Table(IndexedTable):
                 semi-join). A name may be an expression such as `lower(email)`. The keys of a composite key such as
                 `tenant, id` are a table with its columns, or a list of tuples.
             row_groups: True opens every kept file, and skips row groups by min/max statistics and Bloom filters. False
-                opens no file. None opens files for which there is no other evidence, and further files if it expects
-                this to save time.
+                opens no file. None lets parsieve decide: it opens files for which there is no other evidence, and other
+                files if that is expected to save time.
             timezone: The time zone to assume for timestamps in `where` that have none, if their column has one.
             stale: What to do if the index does not cover the current version of a file. "keep" keeps the file; "error"
                 raises `StaleIndexError`, also if there is no index.
@@ -173,7 +173,7 @@ class Table(IndexedTable):
         as_of: AsOf = None,
         threads: int | None = None,
     ) -> LookupResult:
-        """Find the rows of one key, of a thousand, or of a million.
+        """Return the rows of one or many keys, in the order of the keys, and the keys without a row.
 
         This reads the index once for all keys, and each page of the table at most once. It also reads the files that
         the index does not cover. If a key is in `keys` several times, its rows are returned as many times. Nulls match
@@ -299,7 +299,7 @@ def _asked(path: ColumnPath, questions: Sequence[Question]) -> Asked:
 
 
 def _not_understood(predicates: Sequence[Expr]) -> str:
-    parts = [f"{part.text!r} is not ({part.reason})" for expr in predicates for part in unknowns(expr)]
+    parts = [f"{part.text!r} is not understood ({part.reason})" for expr in predicates for part in unknowns(expr)]
     return "".join(f"; {part}" for part in parts)
 
 

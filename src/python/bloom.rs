@@ -25,8 +25,8 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 ///
 /// Pass either the expected number of distinct values and the false positive rate (`ndv`, `fpp`), or the size
 /// (`num_bytes`, a multiple of 32). A filter takes its column type from `type`, or else from the first insert. Pass
-/// `physical_type` if the file stores the type in another physical type than usual. Columns of other types are
-/// converted exactly, or raise an error.
+/// `physical_type` if the file stores the values with an unusual physical type. Columns of other types are converted
+/// exactly, or raise an error.
 ///
 /// Threads can share a filter. Checks run in parallel, and inserts run one at a time.
 ///

@@ -52,8 +52,8 @@ def test_the_reference_lists_every_public_name() -> None:
 def test_all_files_state_the_same_version() -> None:
     patterns = {
         "Cargo.toml": r'(?m)^version = "([^"]+)"$',
-        "CHANGELOG.md": r"(?m)^## \[([^\]]+)\] - \d{4}-\d{2}-\d{2}$",
-        "docs/limits.md": r"(?m)^parsieve is young: version (\S+)\. ",
+        "CHANGELOG.md": r"(?m)^## \[([^\]]+)\] - (?:\d{4}-\d{2}-\d{2}|unreleased)$",
+        "docs/limits.md": r"(?m)^parsieve is young: version (\S+)[.,] ",
     }
     for name, pattern in patterns.items():
         match = re.search(pattern, (ROOT / name).read_text(encoding="utf-8"))

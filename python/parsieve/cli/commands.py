@@ -11,10 +11,9 @@ from parsieve.cli.parser import Commands, Parser, add_output_options
 
 EXIT_CODES = """exit codes:
   0    success
-  1    a definite no: no row group can hold the value (probe), no file can hold a match (plan --exit-code),
-       no key has a row (lookup),
-       a filter misses values of its file (check), the index is wrong or damaged (index verify),
-       something is missing (spark doctor)
+  1    nothing found, or a check failed: no row group can hold the value (probe), no file can hold a match
+       (plan --exit-code), no key has a row (lookup), a filter misses values of its file (check), the index is
+       wrong or damaged (index verify), something is missing (spark doctor)
   2    wrong arguments, or a file, table or index that cannot be read or written
   130  interrupted (Ctrl-C)
 """

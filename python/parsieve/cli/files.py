@@ -53,7 +53,7 @@ def add_commands(commands: Commands) -> None:
             help="replace files that have hard links; the other links keep the old content",
         )
         parser.add_argument(
-            "--upload", action="store_true", help="allow a file on an object store, which is uploaded whole"
+            "--upload", action="store_true", help="allow a file on an object store; uploads the whole new file"
         )
         parser.add_argument(
             "--in-place", action="store_true", help="change the file itself, for files that are too large to copy"

@@ -46,7 +46,7 @@ def add_commands(commands: Commands) -> None:
         parser.add_argument(
             "--pages",
             action=argparse.BooleanOptionalAction,
-            help="store a map of all pages, or drop it (default: keep it, or store one in an object store)",
+            help="build or drop the map of all pages (default: keep it; build one for object stores)",
         )
         _add_layout(parser)
     for parser in (build, update, compact, convert):

@@ -45,7 +45,10 @@ def add_commands(commands: Commands, build_parser: Callable[[], Parser]) -> None
         help="write the table to this new folder (default: a temporary folder, which is not deleted)",
     )
     demo.add_argument(
-        "--report", metavar="FILE", default="parsieve-demo.html", help="where to write the page (default: %(default)s)"
+        "--report",
+        metavar="FILE",
+        default="parsieve-demo.html",
+        help="where to write the HTML report (default: %(default)s)",
     )
     demo.add_argument("--files", type=int, default=200, metavar="N", help="number of files (default: %(default)s)")
     demo.add_argument("--rows", type=int, default=8_000_000, metavar="N", help="number of rows (default: %(default)s)")

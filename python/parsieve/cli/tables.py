@@ -36,7 +36,7 @@ _LOG = logging.getLogger("parsieve.cli")
 def add_commands(commands: Commands) -> None:
     """Add the commands to the parser."""
     plan = commands.add(
-        "plan", _plan, "List the files of a table that can hold a match", "The other files certainly hold none."
+        "plan", _plan, "List the files of a table that can hold a match", "All other files contain no match."
     )
     add_table(plan)
     plan.add_argument("where", metavar="WHERE", help="a SQL condition: \"id = 42 AND day >= '2026-01-31'\"")
@@ -50,7 +50,9 @@ def add_commands(commands: Commands) -> None:
     plan.add_argument(
         "--nulls", choices=["first", "last"], default="last", help="whether nulls of COLUMN come first or last"
     )
-    plan.add_argument("--limit", type=rows_of, metavar="N", help="the number of rows to read, for --explain and --json")
+    plan.add_argument(
+        "--limit", type=rows_of, metavar="N", help="plan for the first N rows; affects --explain and --json"
+    )
     plan.add_argument("--exit-code", action="store_true", help="exit with 1 if no file can hold a match")
     plan.add_argument(
         "--on-unknown",

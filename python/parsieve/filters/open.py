@@ -28,7 +28,7 @@ Chunk = tuple[int, int]
 
 
 class FilterRange(NamedTuple):
-    """Where a filter is according to the metadata of the file. Nothing has verified it yet."""
+    """The position of a filter, as the metadata of the file states it. It has not been verified."""
 
     row_group: int
     column: ColumnName

@@ -279,7 +279,7 @@ def _judge(advice: Advice, slice_bytes: float, ranges: bool, fpp: float) -> tupl
     if least >= EVERYWHERE * advice.slices:
         return "none", "each key is in nearly every file, so nothing can be skipped"
     if advice.minmax_reads - least < WORTH_SAVING * advice.minmax_reads:
-        return "none", "min/max reads little more than the best index would"
+        return "none", "min/max statistics already skip nearly as much as the best index"
     # Reads for a key that exists, for one that does not, and for a short interval; lookups in indexes, and their size.
     kinds: dict[Kind, tuple[float, float, float, int, int]] = {
         "none": (advice.minmax_reads, advice.minmax_absent, advice.minmax_reads, 0, 0),
@@ -300,7 +300,7 @@ def _judge(advice: Advice, slice_bytes: float, ranges: bool, fpp: float) -> tupl
     return kind, {
         "none": "no index saves as many bytes as it takes",
         "bloom": "it reads the fewest bytes for queries by key, and rejects keys that do not exist",
-        "sieve": "it answers keys and intervals with the fewest reads for its bytes",
+        "sieve": "it saves the most reads for its size, for keys and intervals",
         "both": "a Sieve for keys and intervals, and filters to reject keys that do not exist",
     }[kind]
 

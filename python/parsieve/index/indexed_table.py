@@ -80,8 +80,8 @@ class IndexedTable:
 
         Args:
             columns: A name, a tuple of names for a field of a struct, or a list of these.
-            kind: "sieve" answers queries for keys and intervals exactly. "bloom" stores a filter for each file. It
-                answers only queries for keys, but rejects missing keys. "both" builds both, with one scan for each.
+            kind: "sieve" answers queries for keys and intervals exactly. "bloom" stores a Bloom filter for each
+                file and answers only queries for keys. "both" builds both, with one scan for each.
                 "text" answers queries for text inside strings: LIKE with any pattern, and regular expressions. "words"
                 answers queries for whole words, such as request ids: `has_token`, and LIKE with whole words. "auto"
                 builds for each column what `advise` recommends without queries, which may be nothing.
@@ -248,8 +248,7 @@ class IndexedTable:
 
         This reads the files of the table that have keys in the changed parts of the index, unless the index stores its
         keys. Files that changed since the last update are not covered afterwards, and neither are files that encrypt an
-        indexed column, unless `expose` names it. A map of pages is compacted too, without reading the table; it then
-        has the bytes of a new one.
+        indexed column, unless `expose` names it. A map of pages is compacted too, without reading the table.
 
         Args:
             columns: A name, a tuple of names for a field of a struct, or a list of these. None compacts all columns

@@ -37,7 +37,7 @@ def attach(connection: DuckDBPyConnection, table: Any, name: str, *, as_of: AsOf
     from parsieve.integrations.live_table import LiveTable
 
     if isinstance(table, TableDataset) and as_of is not None:
-        raise TypeError("a dataset has a state already; pass as_of to Table.dataset")
+        raise TypeError("as_of does not apply to a dataset; pass it to Table.dataset")
     is_dataset = isinstance(table, TableDataset)
     connection.register(name, table if is_dataset else TableDataset(LiveTable.of(opened_table(table), as_of)))
 

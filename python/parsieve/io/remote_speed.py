@@ -35,8 +35,8 @@ class RemoteSpeed(NamedTuple):
     def gap(self) -> int:
         """The longest gap between two ranges that are read with one request.
 
-        Requests run at the same time, so another request costs a fraction of its latency: it takes up one of the
-        places.
+        Requests run at the same time, so another request costs a fraction of its latency: it takes up one of
+        the parallel requests.
         """
         return self.round_trip_bytes // (2 * REQUESTS_AT_ONCE)
 

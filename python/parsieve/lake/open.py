@@ -67,7 +67,7 @@ def open_lake(
     if format != "parquet":
         raise UnsupportedError(
             f"cannot read encrypted files of {format.capitalize()} tables, because their library accepts no keys; "
-            "read them with Spark, or omit decryption to keep encrypted files without reading them"
+            "read them with Spark, or omit decryption; conditions on encrypted columns then skip no file"
         )
     return ParquetDir(source, storage_options, keys=keys)
 

@@ -180,8 +180,8 @@ class Plan:
 
         This first reads the columns of the predicate, only in the row groups and row ranges of the plan. Then it reads
         the other columns, only in the pages with matching rows. It reads up to `threads` files at the same time (None:
-        one for each processor). If most rows match, or if its own reader does not support a file, pyarrow decodes
-        complete row groups instead.
+        one for each processor). If most rows match, or if parsieve's own reader does not support a file, pyarrow
+        decodes complete row groups instead.
 
         If a file was replaced since the plan, the new file is read. If a file was removed or keeps changing, this
         raises `ConflictError`.

@@ -103,7 +103,7 @@ def test_malformed_bindings_are_refused(tmp_path: Path) -> None:
         bindings.read(store, [good, put(store, "back", content(["a", "u", 0], next_id=1, full=False))])
     # A chain has one format.
     in_format_1 = put(store, "one", {"full": False, "bound": [], "gone": []}, version=1)
-    with pytest.raises(FormatError, match="another format version"):
+    with pytest.raises(FormatError, match="different format version"):
         bindings.read(store, [good, in_format_1])
     with pytest.raises(UnsupportedError, match="use a newer parsieve"):
         bindings.read(store, [put(store, "three", content(), version=3)])

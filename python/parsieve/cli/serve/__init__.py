@@ -23,7 +23,7 @@ def add_command(commands: Commands) -> None:
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, default=8181, help="the port to listen on (default: 8181)")
     serve.add_argument("--token-file", metavar="FILE", help="a file with the bearer token that requests need")
-    serve.add_argument("--tls-cert", metavar="FILE", help="the certificate to listen with TLS")
+    serve.add_argument("--tls-cert", metavar="FILE", help="the TLS certificate; needs --tls-key")
     serve.add_argument("--tls-key", metavar="FILE", help="the private key of the certificate")
     serve.add_argument(
         "--own-storage",

@@ -155,7 +155,7 @@ def _read_objects(documents: Sequence[tuple[str, bytes, int]]) -> Bindings:
         if fields.get("full", bool) != (number == 0):
             raise FormatError(f"{name} is at the wrong position of its chain")
         if number and version != state.version:
-            raise FormatError(f"{name} has another format version than the file that it changes")
+            raise FormatError(f"{name} has a different format version from the file that it changes")
         state.apply(fields, name)
     if state.version == 1:
         return Bindings(state.tokens)

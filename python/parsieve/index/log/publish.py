@@ -101,8 +101,8 @@ class Transaction:
             _withdraw(self._log, version, set(missing))
         if missing:
             raise ConflictError(
-                f"{self._log.store}: files of this {self._operation} were removed as garbage before it was committed, "
-                f"because it took longer than the age of garbage: {', '.join(missing)}; start it again"
+                f"{self._log.store}: another process expired files of this {self._operation} before it was committed, "
+                f"because it ran for too long: {', '.join(missing)}; run it again"
             )
         return None
 

@@ -22,7 +22,7 @@ class Query:
     start: bytes = b""
 
     def on(self, axis: _core.SieveAxis) -> _core.SieveQuery:
-        """Encode the query for a column. Raises `TypeError` if a literal has another type than the column."""
+        """Encode the query for a column. Raises `TypeError` if a literal's type differs from the column's."""
         factory = _core.SieveQuery
         if self.kind == "in":
             assert self.values is not None

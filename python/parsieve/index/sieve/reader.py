@@ -90,7 +90,7 @@ class ColumnReader:
             bound = bindings.read(self.store, self.state.bindings)
             if (bound.ids is None) == (self.state.layout is None):
                 return bound
-            raise FormatError("its bindings have another format version than the column")
+            raise FormatError("the format versions of its bindings and of the column differ")
         except self.permanent_errors as error:
             self._doubt("bindings", error)
             return bindings.NOTHING

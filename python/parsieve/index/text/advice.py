@@ -85,7 +85,7 @@ class TextEstimate(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The mean share of the units that the given queries read, or without queries, for rare texts and words."""
+        """The mean share of the units that a query reads. Without queries, it is that of rare texts and words."""
         shares = [share for _, share in _known_shares(self)]
         return sum(shares) / len(shares)
 

@@ -45,7 +45,7 @@ class Scan:
         # pyarrow checks the arguments, also the options that have no effect here.
         empty.scanner(columns=columns, filter=filter, **options)
         for name in _COMPUTED.difference(schema.names).intersection([] if isinstance(columns, dict) else columns or []):
-            raise UnsupportedError(f"a table of parsieve has no column {name}")
+            raise UnsupportedError(f"the table has no column {name}")
         threads = None if options.get("use_threads", True) else 1
         return cls(schema, columns, filter, options.get("batch_size"), threads)
 

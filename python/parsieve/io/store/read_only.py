@@ -96,7 +96,7 @@ class MountedStore(Store):
         if self._why is not None:
             raise UnsupportedError(f"the index at {self} can only be read: {self._why}")
         raise UnsupportedError(
-            f"the index at {self} can only be read: {type(self._filesystem).__name__} cannot write a file on the "
-            "condition that it does not exist, so two writers could overwrite each other. Pass a URI or an obstore "
+            f"the index at {self} can only be read: {type(self._filesystem).__name__} cannot create a file only "
+            "if it does not exist, so two writers could overwrite each other. Pass a URI or an obstore "
             "store as the table or as index_location="
         )

@@ -74,7 +74,7 @@ def state_at(storage: Storage, version: int, earlier: LogState | None = None) ->
     missing = [number for number in range(begin + 1, version + 1) if f"{number:020}.json" not in names]
     if missing:
         raise UnsupportedError(
-            f"cannot read version {version} of {storage.uri}: version {missing[0]} is missing in its log"
+            f"cannot read version {version} of {storage.uri}: version {missing[0]} is missing from its log"
         )
     commits = [f"{number:020}.json" for number in range(begin + 1, version + 1)]
     return _replay(storage, version, checkpoint, commits, None)

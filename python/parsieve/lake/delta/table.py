@@ -111,7 +111,7 @@ class Delta(Adapter):
         if as_of is None:
             return latest
         if not 0 <= as_of <= latest:
-            raise ValueError(f"{self.uri} has the versions 0 to {latest}, not {as_of}")
+            raise ValueError(f"{self.uri} has no version {as_of}; the newest version is {latest}")
         return as_of
 
     def _version_at(self, moment: dt.datetime) -> int:
@@ -130,7 +130,7 @@ class Delta(Adapter):
         version = int(table.version())
         # For times before the first version in the log, deltalake returns that version. It also uses the files' times.
         if self._storage.modified(self._storage.join(f"_delta_log/{version:020}.json")) > moment:
-            raise ValueError(f"the first version in the log of {self.uri} is younger than {moment}")
+            raise ValueError(f"the first version in the log of {self.uri} is newer than {moment}")
         return version
 
     def _snapshot(self, state: LogState, schema: pa.Schema) -> Snapshot:

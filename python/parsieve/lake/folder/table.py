@@ -225,8 +225,8 @@ class ParquetDir(Adapter):
             schema = file_slice.native.schema
             names = [path[0] if computed(path, schema) else ".".join(path) for path in columns]
             raise UnsupportedError(
-                f"{error}. An index reveals the values of {', '.join(names)} to all its readers; to build it "
-                f"nevertheless, pass expose={names}"
+                f"{error}. An index reveals the values of {', '.join(names)} to everyone who can read it; to "
+                f"build it anyway, pass expose={names}"
             ) from error
 
     def version(self, file_slice: Slice) -> Version | None:

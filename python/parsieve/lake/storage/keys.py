@@ -55,7 +55,7 @@ class TableKeys:
             raise
         except Exception as error:
             # A user's KMS client may raise any exception.
-            raise DecryptionError(f"the KMS gave no key: {type(error).__name__}: {error}") from error
+            raise DecryptionError(f"the KMS returned no key: {type(error).__name__}: {error}") from error
 
     def for_rows(self, source: Any) -> Any:
         """Return the keys of one file for pyarrow, or None for an unencrypted file.

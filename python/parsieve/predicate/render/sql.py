@@ -310,7 +310,7 @@ class _Spark(_Sql):
 
     def timestamp(self, nanos: int, kind: pa.DataType) -> str:
         if nanos % 1000:
-            raise UnsupportedError("Spark has no nanoseconds")
+            raise UnsupportedError("Spark does not support timestamps with nanoseconds; use to_arrow")
         if kind.tz is not None:
             return f"timestamp_micros({nanos // 1000}L)"
         written = _timestamp_text(nanos, 6)

@@ -41,7 +41,7 @@ def read_literal(value: Any, kind: Any) -> list[Value]:
     read = _ONE_MEANING.get(name)
     result = None if read is None else read(value)
     if result is None:
-        raise NotUnderstoodError(f"{shortened(repr(value))} is not a literal that is known for the type {kind}")
+        raise NotUnderstoodError(f"{shortened(repr(value))} is not a valid literal for the type {kind}")
     return [result]
 
 

@@ -60,7 +60,7 @@ def build_index(
         table: a path or URI, a name in Spark's catalog, a table from `open_table`, or an argument of `open_table`.
         columns: one column or several; for a field of a struct, the path with dots.
         kind: as for `Table.build_index`. "sieve" answers queries for keys, intervals and prefixes. "bloom" stores a
-            filter for each file. It answers only queries for keys, takes fewer bytes, and rejects missing keys. "both"
+            filter for each file. It answers only queries for keys. "both"
             builds both, with one scan for each. "text" answers queries for text inside strings, and "words" for whole
             words. "auto" builds for each column what `advise` recommends, which may be nothing.
         as_of: a version, snapshot id, instant or time of the table.

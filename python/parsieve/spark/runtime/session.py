@@ -37,7 +37,8 @@ def session(
     """Start a local Spark session for Hudi, Delta and Iceberg, or return the running one with the same arguments.
 
     The jars are downloaded once, and verified at every start; `parsieve spark doctor` lists missing ones. You do not
-    need this function if you have your own session or one of a cluster: every function of `parsieve.spark` accepts it.
+    need this function if you have your own session, for example on a cluster: every function of `parsieve.spark`
+    accepts it.
 
     Args:
         lakes: Some of `"hudi"`, `"delta"` and `"iceberg"`. None is all that the installed PySpark supports.

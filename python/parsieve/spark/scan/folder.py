@@ -104,7 +104,9 @@ class FolderScan(ListedScan):
         keep = PlannedFiles.of(plan)
         keep(file_index.list_paths(self.whole()), Filter((), None))
         if keep.missing:
-            raise UnsupportedError(f"Spark does not list {min(keep.missing)} below {self.lake.uri}; use to_arrow")
+            raise UnsupportedError(
+                f"Spark's listing of {self.lake.uri} does not contain {min(keep.missing)}; use to_arrow"
+            )
         return self._prune(keep).where(condition_of(plan, self.types()))
 
     @classmethod
