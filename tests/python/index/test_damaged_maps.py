@@ -293,7 +293,7 @@ def test_a_map_whose_files_were_collected_is_withdrawn(tmp_path: Path) -> None:
     # Remove the files of the new map just before the commit, and put another version on top of it.
     store.before = lambda: TableIndex(tmp_path / "index").expire(dt.timedelta(days=1), dt.timedelta(seconds=-5))
     store.after = lambda: TableIndex(tmp_path / "index").build(lake, lake.snapshot(), ["text"], progress=False)
-    with pytest.raises(ps.ConflictError, match="removed as garbage"):
+    with pytest.raises(ps.ConflictError, match="another process expired files"):
         TableIndex(store).map_pages(lake, lake.snapshot(), progress=False)
     newest = view_of(index).commit
     assert newest.pages is None
