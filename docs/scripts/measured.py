@@ -24,7 +24,10 @@ from measured_tables import Record
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benches" / "results"
-PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in ("evaluation.md", "speed.md", "testing.md")))
+PAGES = (
+    *(ROOT / name for name in ("README.md", "docs/testing.md")),
+    *(ROOT / "docs" / "measurements" / f"{name}.md" for name in ("layouts", "rows", "conditions", "engines", "speed")),
+)
 NAME = re.compile(r"(?P<kind>.+)-\d{4}-\d{2}-\d{2}")
 MARKED = re.compile(r"(<!-- measured (?P<name>[\w-]+) -->\n).*?(<!-- end of measured -->\n)", re.DOTALL)
 WIDTH = 120

@@ -136,7 +136,7 @@ def lineitem(rows: int, first_index: str, records: Records) -> str:
     millions = f"{rows / 1e6:g}"
     pictures = "\n".join(
         f"![{title[0].upper()}{title[1:]}, {millions} million rows. The table below has the same numbers.]"
-        f"(pictures/lineitem-{millions}-{name}.png)"
+        f"(../pictures/lineitem-{millions}-{name}.png)"
         for name, title in LINEITEM_CHARTS.items()
     )
     upkeep = [as_bytes(built[SIEVE][column]["bytes_for_maintenance"]) for column in ("l_orderkey", "l_partkey")]

@@ -1,4 +1,4 @@
-"""The numbers in README and evaluation equal the newest records. Compressed PNGs show the same pixels."""
+"""The numbers in the README and docs/measurements equal the newest records. Compressed PNGs show the same pixels."""
 
 from __future__ import annotations
 

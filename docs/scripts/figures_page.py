@@ -25,5 +25,5 @@ def newest() -> list[Path]:
 
 def on_files(files: Files, *, config: Any) -> Files:
     """Add the generated page to the files that MkDocs renders."""
-    files.append(File.generated(config, "figures.html", content=page_of_records(newest())))
+    files.append(File.generated(config, "measurements/figures.html", content=page_of_records(newest())))
     return files
