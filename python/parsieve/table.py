@@ -104,7 +104,8 @@ class Table(IndexedTable):
             row_groups: True opens every kept file, and skips row groups by min/max statistics and Bloom filters. False
                 opens no file. None lets parsieve decide: it opens files for which there is no other evidence, and other
                 files if that is expected to save time.
-            timezone: The time zone to assume for timestamps in `where` that have none, if their column has one.
+            timezone: The time zone to assume for timestamps in `where` and `keys` that have none, if their column has
+                one.
             stale: What to do if the index does not cover the current version of a file. "keep" keeps the file; "error"
                 raises `StaleIndexError`, also if there is no index.
             params: The values of `?` in SQL text, as a list, or of `:name`, as a dict.
@@ -171,6 +172,7 @@ class Table(IndexedTable):
         columns: Sequence[str] | None = None,
         *,
         as_of: AsOf = None,
+        timezone: str | None = None,
         threads: int | None = None,
     ) -> LookupResult:
         """Return the rows of one or many keys, in the order of the keys, and the keys without a row.
@@ -185,6 +187,7 @@ class Table(IndexedTable):
             keys: An Arrow array, a column of a DataFrame, or a list of values.
             columns: The columns to return. None returns all columns.
             as_of: The state of the table, as for `plan`.
+            timezone: The time zone to assume for keys that are timestamps without one, if the column has one.
             threads: The number of files to read at the same time. None means one for each processor.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
@@ -195,7 +198,7 @@ class Table(IndexedTable):
         ([49, 49], [500])
         """
         check_arguments(as_of, "warn")
-        return look_up(self.opened, column, keys, columns, as_of=as_of, threads=threads)
+        return look_up(self.opened, column, keys, columns, as_of=as_of, timezone=timezone, threads=threads)
 
     def advise(
         self,

@@ -211,7 +211,7 @@ def _lookup(options: argparse.Namespace) -> int:
     from parsieve.lake.as_of import state_of
     from parsieve.predicate.column_names import ColumnNames
     from parsieve.predicate.expr import Column
-    from parsieve.predicate.parse import find_compared
+    from parsieve.predicate.read.keys import find_compared
 
     name, texts = _column_and_keys(options)
     table = open_of(options)

@@ -19,7 +19,8 @@ from parsieve.predicate.builder import column_in, distinct
 from parsieve.predicate.column_names import ColumnNames, column_name
 from parsieve.predicate.expr import Column, Computed, Expr
 from parsieve.predicate.expressions.expression import Expression
-from parsieve.predicate.parse import find_compared, findable, one_of_parts, typed_keys, typed_parts
+from parsieve.predicate.read.keys import find_compared, findable, one_of_parts, typed_keys, typed_parts
+from parsieve.predicate.times.temporal import check_zone
 from parsieve.wording import count
 
 if TYPE_CHECKING:
@@ -74,11 +75,13 @@ def look_up(
     columns: Sequence[str] | str | None,
     *,
     as_of: AsOf = None,
+    timezone: str | None = None,
     threads: int | None = None,
 ) -> LookupResult:
     """Find the rows of each key of a column or an expression."""
+    check_zone(timezone)
     snapshot = table.snapshot(as_of)
-    wanted = _Wanted.of(find_compared(ColumnNames(snapshot.schema), name), keys)
+    wanted = _Wanted.of(find_compared(ColumnNames(snapshot.schema), name), keys, timezone)
     plan = table.plan(BoundPredicate(wanted.condition), snapshot)
     names = [columns] if isinstance(columns, str) else snapshot.schema.names if columns is None else columns
     output = [column_name(snapshot.schema, name) for name in names]
@@ -106,15 +109,15 @@ class _Wanted:
     condition: Expr
 
     @classmethod
-    def of(cls, compared: Column | Expression, keys: Any) -> _Wanted:
+    def of(cls, compared: Column | Expression, keys: Any, timezone: str | None) -> _Wanted:
         """Convert keys to the values of a column or an expression."""
         if isinstance(compared, Expression) and compared.name == "key":
-            given, parts = typed_parts(compared, keys)
+            given, parts = typed_parts(compared, keys, timezone)
             codes, members = _numbered(compared.compute(parts)[0])
             is_key = functools.reduce(pc.and_, (part.is_valid() for part in given.flatten()))
             return cls(compared, given, is_key, members, codes, one_of_parts(compared, parts))
         column = compared if isinstance(compared, Column) else compared.value
-        given, typed = typed_keys(column, keys)
+        given, typed = typed_keys(column, keys, timezone)
         codes, members = _numbered(typed)
         condition = column_in(column, members, are_distinct=True)
         if isinstance(compared, Expression):

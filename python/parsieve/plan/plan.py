@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from parsieve._core import UnsupportedError
 from parsieve.lake.rows.file_rows import foreign
 from parsieve.observe.notebook import html_of
 from parsieve.plan.pickling import record_state, restore_record
 from parsieve.plan.record import PlanRecord
 from parsieve.plan.results.matches import Matches
 from parsieve.plan.verdict import Keep, Skip
-from parsieve.predicate.expr import element_tests
 from parsieve.wording import count
 
 if TYPE_CHECKING:
@@ -207,17 +205,7 @@ class Plan:
         >>> plan.to_dataset().count_rows()
         1
         """
-        dataset = self._rows().dataset()
-        if dataset is None:
-            if element_tests(self.record.expr):
-                raise UnsupportedError(
-                    "pyarrow's datasets cannot test elements of lists and expressions; use to_arrow or to_batches"
-                )
-            raise UnsupportedError(
-                "cannot make a dataset: some files do not hold exactly the table's rows (deletes, logs, other types); "
-                "use to_arrow or to_batches"
-            )
-        return dataset
+        return self._rows().certain_dataset()
 
     def to_polars(self) -> pl.LazyFrame:
         """Return the matching rows as a LazyFrame.

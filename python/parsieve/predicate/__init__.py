@@ -23,7 +23,8 @@ from parsieve.predicate.expr import (
     walk,
 )
 from parsieve.predicate.normalize import normalize
-from parsieve.predicate.parse import parse, parse_keys
+from parsieve.predicate.parse import parse
+from parsieve.predicate.read.keys import parse_keys
 
 __all__ = [
     "Always",

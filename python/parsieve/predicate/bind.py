@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from parsieve.predicate.expr import And, Expr, Unknown, unknowns
-from parsieve.predicate.parse import Params, parse, parse_keys
+from parsieve.predicate.parse import Params, parse
+from parsieve.predicate.read.keys import parse_keys
 
 if TYPE_CHECKING:
     from parsieve._typing import Where
@@ -44,6 +45,6 @@ def bind(
     """Parse a predicate, and resolve it against a schema. See `Table.plan` for the arguments."""
     expr = parse(where, schema, timezone, params)
     if keys is not None:
-        joined = parse_keys(keys, schema)
+        joined = parse_keys(keys, schema, timezone)
         expr = joined if where is None else And((expr, joined))
     return BoundPredicate(expr)

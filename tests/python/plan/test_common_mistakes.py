@@ -1,10 +1,12 @@
 """Common mistakes of new users get an error or a hint that explains what to do instead."""
 
+import datetime as dt
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -84,11 +86,68 @@ def test_sql_statements_are_rejected_as_predicates(folder: Path, where: str) -> 
 
 
 @pytest.mark.filterwarnings("ignore::parsieve.ParsieveWarning")
-@pytest.mark.parametrize("where", ["id = ?", "id > abs(-7)", "id > CURRENT_DATE - 7"])
-def test_plans_ask_for_values_instead_of_parameters_and_functions(folder: Path, where: str) -> None:
+@pytest.mark.parametrize("where", ["id > abs(-7)", "id > CURRENT_DATE - 7"])
+def test_plans_ask_for_values_instead_of_functions(folder: Path, where: str) -> None:
     plan = ps.open_table(folder).plan(where)
     assert len(plan.files) == 3
-    assert "write the value itself" in plan.explain() or "pass params=" in plan.explain()
+    assert "write the value itself" in plan.explain()
+
+
+@pytest.mark.parametrize("where", ["id = ?", "id = :id", "id IN ?"])
+def test_placeholders_without_values_raise(folder: Path, where: str) -> None:
+    with pytest.raises(ValueError, match="has 1 placeholder; pass the values as params="):
+        ps.open_table(folder).plan(where)
+
+
+def test_lists_as_parameters(folder: Path) -> None:
+    table = ps.open_table(folder)
+    expected = table.plan("id IN (7, 8)").to_arrow()
+    assert expected.num_rows == 2
+    assert table.plan("id IN ?", params=[[7, 8]]).to_arrow() == expected
+    assert table.plan("id IN :ids", params={"ids": (7, 8)}).to_arrow() == expected
+    assert table.plan("id NOT IN ?", params=[[7, 8]]).to_arrow() == table.plan("id NOT IN (7, 8)").to_arrow()
+    with pytest.warns(ps.ParsieveWarning, match=r"the value of \? is a list; write IN \?"):
+        table.plan("id IN (?)", params=[[7, 8]])
+    with pytest.warns(ps.ParsieveWarning, match=r"the value of \? is not a list; for an Arrow column, pass keys="):
+        table.plan("id IN ?", params=[pa.array([7, 8])])
+
+
+@pytest.mark.parametrize("where", ["id IN (SELECT 7)", "id = (SELECT 7)", "EXISTS (SELECT 7)"])
+def test_subqueries_are_not_supported(folder: Path, where: str) -> None:
+    with pytest.warns(ps.ParsieveWarning, match="subqueries are not supported; read the keys first, and pass keys="):
+        ps.open_table(folder).plan(where)
+
+
+def test_a_stream_of_a_condition_that_is_not_understood_raises_at_once(folder: Path) -> None:
+    plan = ps.open_table(folder).plan("length(sku) = 3", on_unknown="ignore")
+    for read in (pa.table, pl.DataFrame):
+        with pytest.raises(ps.UnsupportedError, match="is not understood"):
+            read(plan)
+
+
+def test_the_timezone_applies_to_keys(tmp_path: Path) -> None:
+    hours = pa.array([0, 3_600_000_000], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"at": hours, "n": [0, 1]}), tmp_path / "a.parquet")
+    table = ps.open_table(tmp_path)
+    for keys in ([dt.datetime(1970, 1, 1, 1)], ["1970-01-01 01:00:00"]):
+        assert table.plan(keys={"at": keys}, timezone="Europe/Madrid").to_arrow()["n"].to_pylist() == [0]
+        assert table.lookup("at", keys, timezone="Europe/Madrid").table["n"].to_pylist() == [0]
+        assert table.plan(keys={"at": keys}, timezone="UTC").to_arrow()["n"].to_pylist() == [1]
+        assert table.plan(keys={"at, n": [(keys[0], 0)]}, timezone="Europe/Madrid").to_arrow()["n"].to_pylist() == [0]
+        for call in (lambda keys=keys: table.plan(keys={"at": keys}), lambda keys=keys: table.lookup("at", keys)):
+            with pytest.raises(TypeError, match="or pass timezone="):
+                call()
+    with pytest.raises(ValueError, match="unknown time zone 'Madrid'"):
+        table.lookup("at", keys, timezone="Madrid")
+
+
+def test_a_dataset_names_the_file_that_it_cannot_contain(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": pa.array([1], pa.int32())}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"id": pa.array([2], pa.int64())}), tmp_path / "b.parquet")
+    plan = ps.open_table(tmp_path).plan("id > 0")
+    with pytest.raises(ps.UnsupportedError, match=r"because .*b\.parquet differs from the table .*; use to_arrow"):
+        plan.to_dataset()
+    assert plan.to_arrow()["id"].to_pylist() == [1, 2]
 
 
 def test_the_demo_needs_duckdb(tmp_path: Path) -> None:

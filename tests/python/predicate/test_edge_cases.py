@@ -227,7 +227,7 @@ def table(tmp_path: Path) -> ps.Table:
         ("ts > '2020-01-01'", "pass timezone="),
         ([("ts", ">", dt.datetime(2020, 1, 1))], "add an offset"),
         ([("n", "=", uuid.UUID(int=5))], "n is an int64; compare it with a number"),
-        ("n = ?", "pass params="),
+        ("n IN (SELECT 1)", "subqueries are not supported"),
         (C + 1 == 2, "computed columns are not supported"),
         ("customer_id ->> '$.a' = 'x'", "write json_extract_string(text, '$.a.b')"),
         ("(customer_id, n) = ('a', 1)", "compare each column on its own"),
@@ -337,6 +337,14 @@ def test_floats_of_polars_expressions_are_exact(value: float) -> None:
     assert expr.value.scalar.as_py() == single
     # Polars would add another number than this one.
     assert unknowns(parse(pl.col("x") == pl.lit(value) + 1.0, schema))
+
+
+def test_polars_series_of_decimals_and_floats_are_values() -> None:
+    schema = pa.schema({"d": pa.decimal128(12, 2), "x": pa.float64()})
+    values = pl.Series([Decimal("1.25"), Decimal("2.50")], dtype=pl.Decimal(12, 2))
+    assert parse(pl.col("d").is_in(values), schema) == parse("d IN (1.25, 2.50)", schema)
+    floats = [9999999.979999999, 0.9672102736093625]
+    assert parse(pl.col("x").is_in(pl.Series(floats)), schema) == parse("x IN ?", schema, params=[floats])
 
 
 @pytest.mark.parametrize(

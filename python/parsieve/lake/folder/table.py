@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from parsieve._core import FormatError, UnsupportedError
+from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.io.index_location import BELOW, Places
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
@@ -170,14 +170,11 @@ class ParquetDir(Adapter):
 
     def _read_schema(self, path: str) -> pa.Schema:
         properties = None if self.keys is None else self.keys.for_rows(self._storage.source(path))
-        try:
-            with (
-                foreign(self._storage.address(path), keyed=properties is not None),
-                pq.ParquetFile(self._storage.open(path), decryption_properties=properties) as file,
-            ):
-                return file.schema_arrow
-        except FormatError as error:
-            raise _with_remedy(error, path) from error
+        with (
+            foreign(self._storage.address(path), keyed=properties is not None),
+            pq.ParquetFile(self._storage.open(path), decryption_properties=properties) as file,
+        ):
+            return file.schema_arrow
 
     def _table_schema(self, schemas: list[pa.Schema], partitions: list[pa.Field]) -> pa.Schema:
         if isinstance(self._schema, pa.Schema):
@@ -203,10 +200,7 @@ class ParquetDir(Adapter):
         """Return the rows of one file. Raises `ConflictError` if the file has changed since it was listed."""
         if self.keys is not None and self._exposed is not None:
             self._check_readable(file_slice, [path for path in columns if path not in self._exposed])
-        try:
-            yield from super().read_keys(file_slice, columns)
-        except FormatError as error:
-            raise _with_remedy(error, file_slice.native.path) from error
+        yield from super().read_keys(file_slice, columns)
         if file_slice.token and self._storage.stat(file_slice.native.path) != file_slice.token:
             raise ConflictError(f"{file_slice.path} was changed while it was read; try again")
 
@@ -272,16 +266,6 @@ class ParquetDir(Adapter):
             constants=file_slice.partition_values,
             decryption=decryption,
         )
-
-
-def _with_remedy(error: FormatError, path: str) -> FormatError:
-    """Add a remedy to the error for a malformed file, unless the file is called `*.parquet*`."""
-    if ".parquet" in path.rpartition("/")[2]:
-        return error
-    return FormatError(
-        f"{str(error).rstrip('.')}. Every file in a table's folder counts as Parquet unless its "
-        "name starts with _ or a dot: move this one, or rename it"
-    )
 
 
 def _why_young(file: ListedFile | None) -> str:

@@ -100,7 +100,12 @@ class CheckedFiles:
 
     def are_exact(self) -> bool:
         """Return whether pyarrow's scan returns exactly the table's rows, by the footers at the first call."""
-        return all(is_exact for is_exact, _ in self._schemas)
+        return self.inexact_file() is None
+
+    def inexact_file(self) -> ScanFile | None:
+        """Return the first file that pyarrow's scan does not return as rows of the table, or None."""
+        files = zip(self.files, self._schemas, strict=True)
+        return next((file for file, (is_exact, _) in files if not is_exact), None)
 
     def physical_schemas(self) -> list[pa.Schema]:
         """Return the schema of each file at the first call."""

@@ -43,11 +43,11 @@ def foreign(what: str, keyed: bool = False) -> Iterator[None]:
         if keyed and "crypt" in str(error):
             raise DecryptionError(f"{what}: wrong decryption keys: {error}") from error
         if "magic bytes not found" in str(error):
-            raise FormatError(f"not a Parquet file: {what} (missing PAR1 footer)") from error
+            raise _not_parquet(what, "missing PAR1 footer") from error
         if "file size is 0 bytes" in str(error):
-            raise FormatError(f"not a Parquet file: {what} (empty file)") from error
+            raise _not_parquet(what, "empty file") from error
         if "smaller than the minimum file footer" in str(error):
-            raise FormatError(f"not a Parquet file: {what} (too short for a footer)") from error
+            raise _not_parquet(what, "too short for a footer") from error
         raise FormatError(f"{what}: {error}") from error
     except OSError as error:
         if error.errno is not None or _is_raised_by_python(error):
@@ -60,6 +60,16 @@ def foreign(what: str, keyed: bool = False) -> Iterator[None]:
         if "crypt" in str(error):
             raise UnsupportedError(f"{what} is encrypted: {error}") from error
         raise FormatError(f"{what}: {error}") from error
+
+
+def _not_parquet(what: str, why: str) -> FormatError:
+    problem = f"not a Parquet file: {what} ({why})"
+    if ".parquet" in what.rpartition("/")[2]:
+        return FormatError(problem)
+    return FormatError(
+        f"{problem}. In a plain folder, every file counts as Parquet unless its name starts with _ or a dot: move this "
+        "one, or rename it"
+    )
 
 
 def _is_raised_by_python(error: BaseException) -> bool:

@@ -24,7 +24,7 @@ from parsieve.predicate.bind import BoundPredicate
 from parsieve.predicate.builder import explain_unknown
 from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.expr import And, Column, Expr
-from parsieve.predicate.parse import find_compared
+from parsieve.predicate.read.keys import find_compared
 from parsieve.wording import count
 
 if TYPE_CHECKING:

@@ -97,6 +97,20 @@ class Rows(Matches):
             return None
         return PlannedDataset.planned(self._files, *self._conditions())
 
+    def certain_dataset(self) -> pads.Dataset:
+        """Return the rows as a dataset, or raise `UnsupportedError` with the reason why there is none."""
+        dataset = self.dataset()
+        if dataset is not None:
+            return dataset
+        inexact = None if self._files is None else self._files.inexact_file()
+        if self._tests_elements:
+            why = "pyarrow cannot test elements of lists and expressions"
+        elif inexact is None:
+            why = "some files have deletes or logs"
+        else:
+            why = f"{inexact.name} differs from the table in its columns or types"
+        raise UnsupportedError(f"cannot make a dataset of this plan, because {why}; use to_arrow, or Table.dataset")
+
     def scan(self, output: list[str], hold: bool) -> pa.RecordBatchReader:
         """Return the rows as a stream, by decoding complete row groups."""
         schema = self._snapshot.schema

@@ -18,6 +18,7 @@ from parsieve.plan.results.reading import choose_reading
 from parsieve.predicate.column_names import column_name
 from parsieve.predicate.expr import Always, And, Expr
 from parsieve.predicate.normalize import normalize
+from parsieve.predicate.render.form import check_understood
 from parsieve.reader.request import Candidates, ReadRequest
 from parsieve.reader.table import TableReader
 
@@ -85,6 +86,8 @@ class Matches(ABC):
         With `hold`, rows are returned only once a file is read completely, so that any file that changes can be read
         again. Without, a large file that is overwritten after some of its rows were returned raises `ConflictError`.
         """
+        # An error in the middle of a stream would reach other libraries as a text only.
+        check_understood(normalize(self._expr))
         output = self._columns(names)
         if not self.reads_pages(output):
             return observed(self.scan(output, hold), self._lake.uri)

@@ -1,1 +1,1 @@
-"""Read predicates from SQL, pyarrow, Polars and tuples into the typed form."""
+"""Read predicates from SQL, pyarrow, Polars, tuples and lists of keys into the typed form."""

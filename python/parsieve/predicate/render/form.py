@@ -31,14 +31,19 @@ def prepare(expr: Expr) -> Expr:
     The tests are necessary because pyarrow orders NaN differently, and because engines skip row groups by min/max
     statistics, which ignore NaN. Raises `UnsupportedError` if a part was not understood.
     """
-    form = _with_nan(normalize(expr))
-    not_understood = unknowns(form)
+    form = normalize(expr)
+    check_understood(form)
+    return _with_nan(form)
+
+
+def check_understood(expr: Expr) -> None:
+    """Raise `UnsupportedError` if a part of a normalized predicate was not understood."""
+    not_understood = unknowns(expr)
     if not_understood:
         raise UnsupportedError(
             f"cannot read the rows, because {not_understood[0].text} is not understood: {not_understood[0].reason}. "
             "Filter ps.scan_polars(table) instead, or the rows of plan.files"
         )
-    return form
 
 
 def _with_nan(expr: Expr) -> Expr:

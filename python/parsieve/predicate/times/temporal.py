@@ -104,6 +104,15 @@ def zone_named(zone: str) -> Any:
         raise NotUnderstoodError(f"unknown time zone {shortened(repr(zone))}") from None
 
 
+def check_zone(zone: str | None) -> None:
+    """Raise `ValueError` unless a time zone exists, or is None."""
+    try:
+        if zone is not None:
+            zone_named(zone)
+    except NotUnderstoodError as error:
+        raise ValueError(f"{error}; give a name such as Europe/Madrid, or an offset such as +01:00") from None
+
+
 def _offset_seconds(offset: re.Match[str]) -> int:
     hours, minutes = int(offset["hours"]), int(offset["minutes"] or 0)
     if hours > 18 or minutes > 59:

@@ -132,6 +132,10 @@ class _Reader:
                 check_arguments(node, "this", "low", "high")
                 low = self._compare(">=", node.this, node.args["low"])
                 return And((low, self._compare("<=", node.this, node.args["high"])))
+            case exp.In(args={"field": exp.Placeholder() as values}):
+                return build.contains(self._operands.operand(node.this), self._operands.values(values))
+            case exp.In(args={"query": exp.Expression()}) | exp.Exists():
+                raise NotUnderstoodError("subqueries are not supported; read the keys first, and pass keys=")
             case exp.In(args={"field": exp.Expression() as container}):
                 raise NotUnderstoodError(f"write list_contains({text_of(container)}, {text_of(node.this)})")
             case exp.In():

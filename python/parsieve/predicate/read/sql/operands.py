@@ -110,10 +110,13 @@ class Operands:
                 return _negative(self.value(node.this))
             case exp.HexString():
                 return _bytes(str(node.this))
-            case exp.Placeholder() if id(node) in self._params:
-                return python_value(self._params[id(node)])
             case exp.Placeholder():
-                raise NotUnderstoodError("the placeholder has no value; pass params=")
+                value = self._params[id(node)]
+                if isinstance(value, list | tuple):
+                    raise NotUnderstoodError(f"the value of {text_of(node)} is a list; write IN {text_of(node)}")
+                return python_value(value)
+            case exp.Subquery() | exp.Select():
+                raise NotUnderstoodError("subqueries are not supported; read the keys first, and pass keys=")
             case exp.TryCast():
                 raise NotUnderstoodError("TRY_CAST is not supported; write the value itself")
             case exp.Cast():
@@ -133,8 +136,10 @@ class Operands:
                 return [self.value(item) for item in node.expressions]
             case exp.Anonymous(this=str(name), expressions=items) if name.lower() in ("list_value", "array_value"):
                 return [self.value(item) for item in items]
-            case exp.Placeholder() if isinstance(self._params.get(id(node)), list | tuple):
+            case exp.Placeholder() if isinstance(self._params[id(node)], list | tuple):
                 return [python_value(value) for value in self._params[id(node)]]
+            case exp.Placeholder():
+                raise NotUnderstoodError(f"the value of {text_of(node)} is not a list; for an Arrow column, pass keys=")
         raise NotUnderstoodError("write the values as a list of literals, such as ['a', 'b']")
 
     def _cast_value(self, value: Value | None, to: exp.DataType) -> Value | None:

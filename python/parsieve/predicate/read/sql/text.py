@@ -71,9 +71,11 @@ def without_doubled_parentheses(text: str) -> str:
 
 def bind_params(tree: exp.Expression, params: Params | None) -> dict[int, Any]:
     """Return the value of each placeholder, by the identity of its node."""
-    if params is None:
-        return {}
     placeholders = list(tree.find_all(exp.Placeholder, bfs=False))
+    if params is None:
+        if placeholders:
+            raise ValueError(f"the condition has {count(len(placeholders), 'placeholder')}; pass the values as params=")
+        return {}
     if isinstance(params, str | bytes) or not isinstance(params, Sequence | Mapping):
         raise TypeError(f"params must be a list of values for ?, or a dict for :name, not {type(params).__qualname__}")
     by_name = isinstance(params, Mapping)
