@@ -193,6 +193,17 @@ class Plan:
         with foreign(self.record.lake.uri):
             return MatchingRows.of(self.record).reader(columns, hold=True, threads=threads).read_all()
 
+    def count_rows(self, *, threads: int | None = None) -> int:
+        """Return the number of matching rows. This reads only the columns of the predicate.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 2, 3]}), folder + "/part-0.parquet")
+        >>> ps.open_table(folder).plan("id > 1").count_rows()
+        2
+        """
+        return int(self.to_arrow([], threads=threads).num_rows)
+
     def to_dataset(self) -> pads.Dataset:
         """Return a pyarrow dataset of the kept files and row groups that yields the matching rows.
 

@@ -129,7 +129,7 @@ def test_every_engine_returns_the_rows_of_a_plan(folder: Path) -> None:
     plan = ps.open_table(str(folder)).plan((pc.field("region") == "us") & (pc.field("id") < 203))
     assert plan.to_arrow(["id"]).sort_by("id").to_pydict() == {"id": [200, 201, 202]}
     assert sum(batch.num_rows for batch in plan.to_batches()) == 3
-    assert plan.to_dataset().count_rows() == 3
+    assert plan.count_rows() == plan.to_dataset().count_rows() == 3
     assert sorted(plan.to_polars().collect()["id"]) == [200, 201, 202]
     with duckdb.connect() as con:
         relation = plan.to_duckdb(con)
@@ -137,7 +137,7 @@ def test_every_engine_returns_the_rows_of_a_plan(folder: Path) -> None:
         assert len(relation.fetchall()) == len(relation.fetchall()) == 3
     empty = ps.open_table(str(folder)).plan("id < 0")
     assert empty.to_arrow().schema.names == ["id", "key", "region"]
-    assert empty.to_polars().collect().height == empty.to_dataset().count_rows() == 0
+    assert empty.to_polars().collect().height == empty.to_dataset().count_rows() == empty.count_rows() == 0
     with pytest.raises(ps.ColumnNotFoundError):
         plan.to_arrow(["nope"])
 

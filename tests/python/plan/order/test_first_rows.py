@@ -174,7 +174,7 @@ def test_every_method_returns_the_same_rows(tmp_path: Path) -> None:
     assert plan.to_arrow(columns=["s"]).schema.names == ["s"]
     nested = ps.open_table(str(tmp_path)).plan(order_by="s.n", limit=2).to_arrow()
     assert [value["n"] for value in nested["s"].to_pylist()] == [-3, -2]
-    assert plan.to_arrow(columns=[]).num_rows == 3
+    assert plan.count_rows() == plan.to_arrow(columns=[]).num_rows == 3
 
 
 def test_wrong_arguments(tmp_path: Path) -> None:
