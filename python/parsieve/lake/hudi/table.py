@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.base import AsOf, Slice, Snapshot, utc
+from parsieve.lake.hudi.partitions import PartitionPaths
 from parsieve.lake.hudi.properties import read_consistently, read_text
 from parsieve.lake.hudi.timeline import Timeline, read_properties, read_timeline
 from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile
-from parsieve.lake.rows.columns import BY_NAME, by_name, conform
+from parsieve.lake.rows.columns import BY_NAME, by_name, conform, constant
 from parsieve.lake.rows.file_rows import BATCH_ROWS, FileRows, foreign
 from parsieve.lake.slices import MadeSlices
 from parsieve.lake.storage.pinned import Version
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from parsieve.lake.rows.checked_files import CheckedFiles
 
 _LOG = re.compile(r"\.(.+)_(\d{14,17})\.log\.(\d+)(?:_.*)?")
-_NULLS = {"__HIVE_DEFAULT_PARTITION__", "default", ""}
 # The ways to merge records with the same key that hudi-rs supports, with their names in all table versions.
 _MERGES = {"EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"}
 _PAYLOADS = {
@@ -51,6 +50,8 @@ class _Native:
     table: tuple[str, tuple[tuple[str, str], ...], str]
     # Whether the name of a log contains the instant that wrote it. In old tables, several instants write to one log.
     logs_name_instants: bool
+    # Whether the group has logs that the package `hudi` does not list.
+    has_hidden_logs: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Replace the objects of the `hudi` package, which cannot be pickled, by the paths of the files."""
@@ -62,7 +63,17 @@ class _Native:
                 self.hudi_slice.log_files_relative_paths(),
             )
         )
-        return _Native, (None, paths, None, self.base, self.logs, self.schema, self.table, self.logs_name_instants)
+        return _Native, (
+            None,
+            paths,
+            None,
+            self.base,
+            self.logs,
+            self.schema,
+            self.table,
+            self.logs_name_instants,
+            self.has_hidden_logs,
+        )
 
     def stream(self) -> Iterator[Any]:
         """Yield the rows of the base file, merged with its logs."""
@@ -201,9 +212,15 @@ class Hudi(Adapter):
         native: _Native = file_slice.native
         if file_slice.clean:
             base = str(native.base)
-            return FileRows(lambda: self._storage.open(base), str(file_slice.path))
+            constants = file_slice.partition_values
+            return FileRows(lambda: self._storage.open(base), str(file_slice.path), constants=constants)
+        where = f"{file_slice.partition}/{file_slice.group}".lstrip("/")
+        if native.has_hidden_logs:
+            raise UnsupportedError(
+                f"{where} was written to since a compaction was scheduled, and the package hudi cannot read these "
+                "logs; run the compaction, or read the table with Spark"
+            )
         if native.base is None:
-            where = f"{file_slice.partition}/{file_slice.group}"
             raise UnsupportedError(
                 f"{where} has logs but no base file, which the package hudi cannot read; read the table with Spark"
             )
@@ -220,7 +237,13 @@ class Hudi(Adapter):
         if self._storage.arrow() is None or not all(file_slice.clean for file_slice in slices):
             return None
         files = [
-            ScanFile(self._storage, str(file_slice.native.base), str(file_slice.path), file_slice.size or 0)
+            ScanFile(
+                self._storage,
+                str(file_slice.native.base),
+                str(file_slice.path),
+                file_slice.size or 0,
+                constants=file_slice.partition_values,
+            )
             for file_slice in slices
         ]
         return files_of(files, snapshot.schema)
@@ -258,12 +281,13 @@ class _SliceBuilder:
         schema: pa.Schema,
         native: Any,
     ) -> None:
-        self._lake, self._timeline, self._properties = lake, timeline, properties
+        self._lake, self._timeline = lake, timeline
         self._table, self._instant, self._schema, self._native = table, instant, schema, native
         # Since table version 8, the name of a log contains the instant that wrote it. Before, it contains the instant
         # that wrote the base file.
         self._logs_name_instants = int(properties.get("hoodie.table.version", "6")) >= 8
-        self._partitions = self._partition_fields()
+        self._partitions = PartitionPaths(properties, schema)
+        self._logs_by_partition: dict[str, frozenset[str]] = {}
 
     def build(self, hudi_slice: Any, options: Any) -> Slice:
         """Return the slice of a file group."""
@@ -271,15 +295,14 @@ class _SliceBuilder:
         partition, group = hudi_slice.partition_path, hudi_slice.file_id
         logs = self._visible_logs(hudi_slice)
         base = hudi_slice.base_file_name or None
+        may_be_hidden = bool(self._timeline.pending_compactions)
+        writes = self._writes(partition, group) if logs or may_be_hidden else []
+        has_hidden_logs = self._has_hidden_logs(partition, group, writes)
         path = storage.join(f"{partition}/{base}" if partition else base) if base else None
-        clean = base is not None and not logs
+        clean = base is not None and not logs and not has_hidden_logs
         parts = [f"{base}-{hudi_slice.base_file_size}" if base else "", *(f"{name}-{size}" for name, size in logs)]
-        if logs and not self._logs_name_instants:
-            parts += [
-                instant
-                for instant in sorted(self._timeline.completed)
-                if instant <= self._instant and (partition, group) in self._lake.written(self._table, instant)
-            ]
+        if logs or has_hidden_logs:
+            parts += writes
         relative = [f"{partition}/{name}" if partition else name for name, _ in logs]
         return Slice(
             partition=partition,
@@ -289,11 +312,43 @@ class _SliceBuilder:
             size=hudi_slice.base_file_size if base else None,
             num_rows=None,
             clean=clean,
-            partition_values=self._partition_values(partition),
+            partition_values=self._partitions.values(partition),
             native=self._native(
-                hudi_slice, options, path, tuple(relative), self._schema, self._home(), self._logs_name_instants
+                hudi_slice,
+                options,
+                path,
+                tuple(relative),
+                self._schema,
+                self._home(),
+                self._logs_name_instants,
+                has_hidden_logs,
             ),
         )
+
+    def _writes(self, partition: str, group: str) -> list[str]:
+        """Return the instants that wrote to a file group, in order, unless the names of logs contain them."""
+        if self._logs_name_instants:
+            return []
+        return [
+            instant
+            for instant in sorted(self._timeline.completed)
+            if instant <= self._instant and (partition, group) in self._lake.written(self._table, instant)
+        ]
+
+    def _has_hidden_logs(self, partition: str, group: str, writes: Sequence[str]) -> bool:
+        """Return whether a group was written to since a compaction of it was scheduled, which has not completed.
+
+        Before table version 8, the names of these logs contain the instant of the compaction. The package `hudi` does
+        not list them, because there is no base file of that instant.
+        """
+        scheduled = self._timeline.pending_compactions
+        if not scheduled or not writes or writes[-1] < min(scheduled):
+            return False
+        if partition not in self._logs_by_partition:
+            names = self._lake._storage.names(partition)
+            self._logs_by_partition[partition] = frozenset(name for name in names if _LOG.fullmatch(name))
+        logs = map(_LOG.fullmatch, self._logs_by_partition[partition])
+        return any(log is not None and log[1] == group and log[2] in scheduled for log in logs)
 
     def _home(self) -> tuple[str, tuple[tuple[str, str], ...], str]:
         return self._lake.uri, tuple(sorted(self._lake.storage_options.items())), self._instant
@@ -308,34 +363,6 @@ class _SliceBuilder:
             if not self._logs_name_instants or (match[2] <= self._instant and self._timeline.is_committed(match[2])):
                 logs.append((name, int(size)))
         return sorted(logs)
-
-    def _partition_fields(self) -> list[pa.Field]:
-        """Return the columns whose values are in a partition's path. Other key generators may change the values."""
-        names = [name for name in self._properties.get("hoodie.table.partition.fields", "").split(",") if name]
-        is_simple = self._properties.get("hoodie.table.keygenerator.type", "") in ("SIMPLE", "COMPLEX")
-        if not is_simple or any(name not in self._schema.names for name in names):
-            return []
-        return [self._schema.field(name) for name in names]
-
-    def _partition_values(self, partition: str) -> dict[str, object]:
-        parts = partition.split("/")
-        values: dict[str, object] = {}
-        if len(parts) != len(self._partitions):
-            return values
-        for part, field in zip(parts, self._partitions, strict=True):
-            text = part
-            if self._properties.get("hoodie.datasource.write.hive_style_partitioning") == "true":
-                name, _, text = part.partition("=")
-                if name != field.name:
-                    return {}
-            if self._properties.get("hoodie.datasource.write.partitionpath.urlencode") == "true":
-                text = unquote(text)
-            # Values of other types are unknown: writers use several formats for dates and timestamps.
-            if pt.is_integer(field.type) and re.fullmatch(r"-?\d{1,18}", text):
-                values[field.name] = int(text)
-            elif pt.is_string(field.type) and text not in _NULLS:
-                values[field.name] = text
-        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +383,11 @@ class _MergedRows:
     def _conform(self, batch: pa.RecordBatch, schema: pa.Schema, where: str) -> pa.RecordBatch:
         arrays = []
         find = by_name(list(batch.schema))
+        constants = self.file_slice.partition_values
         for target in schema:
+            if target.name in constants:
+                arrays.append(constant(constants[target.name], target.type, batch.num_rows))
+                continue
             number = find(target)
             if number is None:
                 arrays.append(pa.nulls(batch.num_rows, target.type))

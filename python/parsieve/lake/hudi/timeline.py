@@ -65,6 +65,12 @@ class Timeline:
         return self._instants_by_state[1]
 
     @cached_property
+    def pending_compactions(self) -> frozenset[str]:
+        """Return the instants of compactions that were scheduled, and have not completed."""
+        names = map(_NAME.fullmatch, self.names)
+        return frozenset(name[1] for name in names if name is not None and name[3] == "compaction") - self.completed
+
+    @cached_property
     def first(self) -> str:
         """Return the first completed instant that was not archived."""
         return min(self.completed, default="")

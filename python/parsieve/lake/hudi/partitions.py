@@ -1,0 +1,50 @@
+"""Read the values of partition columns from the path of a Hudi partition."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+_NULLS = {"__HIVE_DEFAULT_PARTITION__", "default", ""}
+
+
+class PartitionPaths:
+    """Reads the values of partition columns from paths.
+
+    A file may contain other values. For example, with a global index and `update.partition.path=false`, a record keeps
+    its partition when its partition column changes. Readers then return the value of the path, as Spark does.
+    """
+
+    def __init__(self, properties: Mapping[str, str], schema: pa.Schema) -> None:
+        names = [name for name in properties.get("hoodie.table.partition.fields", "").split(",") if name]
+        # Other key generators may change the values.
+        is_simple = properties.get("hoodie.table.keygenerator.type", "") in ("SIMPLE", "COMPLEX")
+        is_known = is_simple and all(name in schema.names for name in names)
+        self._fields = [schema.field(name) for name in names] if is_known else []
+        self._has_names = properties.get("hoodie.datasource.write.hive_style_partitioning") == "true"
+        self._is_escaped = properties.get("hoodie.datasource.write.partitionpath.urlencode") == "true"
+
+    def values(self, partition: str) -> dict[str, object]:
+        """Return the values that are certain, by column. Readers take the other ones from the file."""
+        parts = partition.split("/")
+        values: dict[str, object] = {}
+        if len(parts) != len(self._fields):
+            return values
+        for part, field in zip(parts, self._fields, strict=True):
+            text = part
+            if self._has_names:
+                name, _, text = part.partition("=")
+                if name != field.name:
+                    return {}
+            if self._is_escaped:
+                text = unquote(text)
+            # Values of other types are unknown: writers use several formats for dates and timestamps.
+            if pt.is_integer(field.type) and re.fullmatch(r"-?\d{1,18}", text):
+                values[field.name] = int(text)
+            elif pt.is_string(field.type) and text not in _NULLS:
+                values[field.name] = text
+        return values

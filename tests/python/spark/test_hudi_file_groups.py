@@ -1,0 +1,119 @@
+"""Hudi file groups with rows that their files alone do not show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.spark_tables import ids, needs
+
+import parsieve as ps
+import parsieve.spark as pss
+
+pytestmark = pytest.mark.spark
+
+
+class Written:
+    """A Hudi table that Spark's data source writes."""
+
+    def __init__(self, spark: Any, folder: Path, **options: str) -> None:
+        self.spark, self.folder = spark, str(folder)
+        self.options = {
+            "hoodie.table.name": "t",
+            "hoodie.datasource.write.recordkey.field": "id",
+            "hoodie.datasource.write.precombine.field": "v",
+            "hoodie.metadata.enable": "false",
+            "hoodie.compact.inline": "false",
+            **options,
+        }
+
+    def write(self, sql: str, operation: str = "upsert") -> None:
+        options = {**self.options, "hoodie.datasource.write.operation": operation}
+        frame = self.spark.sql(sql).coalesce(1)
+        frame.write.format("hudi").options(**options).mode("append").save(self.folder)
+
+    def rows(self, *columns: str) -> list[tuple[Any, ...]]:
+        """Return the rows that Spark reads."""
+        return sorted(map(tuple, self.spark.read.format("hudi").load(self.folder).select(*columns).collect()))
+
+
+def rows_of(plan: ps.Plan, *columns: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in plan.to_arrow(columns).to_pylist())
+
+
+@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_records_that_keep_their_partition(spark: Any, tmp_path: Path, kind: str) -> None:
+    """With a global index, a record can stay in its partition although its partition column changes."""
+    needs("hudi")
+    written = Written(
+        spark,
+        tmp_path / "t",
+        **{
+            "hoodie.datasource.write.partitionpath.field": "p",
+            "hoodie.datasource.write.table.type": kind,
+            "hoodie.index.type": "GLOBAL_SIMPLE",
+            "hoodie.simple.index.update.partition.path": "false",
+        },
+    )
+    written.write("SELECT id, CAST(id % 2 AS INT) AS p, 0L AS v FROM range(6)", "bulk_insert")
+    written.write("SELECT 4L AS id, 1 AS p, 1L AS v")
+    expected = written.rows("id", "p", "v")
+    assert (4, 0, 1) in expected
+    table = ps.open_table(written.folder)
+    for _ in range(2):
+        assert rows_of(table.plan(), "id", "p", "v") == expected
+        for part in (0, 1):
+            for where in (f"p = {part}", f"p = {part} AND id >= 0", f"id IN (0, 1, 4) AND p = {part}"):
+                plan = table.plan(where)
+                found = [key for key, p, _ in expected if p == part and ("IN" not in where or key in (0, 1, 4))]
+                assert ids_of(plan) == found, where
+                assert ids(pss.read(spark, written.folder, where)) == found, where
+        table.build_index(["id", "p"], kind="sieve", progress=False)
+
+
+def ids_of(plan: ps.Plan) -> list[int]:
+    """Return the ids of a plan's rows, and check that all readers return the same ones."""
+    found = sorted(plan.to_arrow()["id"].to_pylist())
+    assert sorted(plan.to_polars().collect()["id"].to_list()) == found
+    return found
+
+
+def test_logs_that_are_written_while_a_compaction_is_scheduled(spark: Any, tmp_path: Path) -> None:
+    """In table version 6, the package `hudi` does not list these logs."""
+    needs("hudi")
+    written = Written(
+        spark,
+        tmp_path / "t",
+        **{
+            "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+            "hoodie.write.table.version": "6",
+            "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
+        },
+    )
+    written.write("SELECT id, 'old' AS n, 0L AS v FROM range(4)", "bulk_insert")
+    written.write("SELECT 1L AS id, 'one' AS n, 1L AS v")
+    table = ps.open_table(written.folder)
+    table.build_index("n", kind="sieve", progress=False)
+    spark.sql(f"CREATE TABLE scheduled USING hudi LOCATION '{written.folder}'")
+    options = "options => 'hoodie.compact.inline.max.delta.commits=1,hoodie.metadata.enable=false'"
+    spark.sql(f"CALL run_compaction(op => 'schedule', table => 'scheduled', {options})").collect()
+    assert rows_of(table.plan(), "id", "n") == written.rows("id", "n")
+    before = table.opened.lake.snapshot().id
+    written.write("SELECT 2L AS id, 'two' AS n, 2L AS v")
+    plan = table.plan("n = 'two'")
+    assert len(plan.files) == 1
+    assert ids(pss.read(spark, written.folder, "n = 'two'")) == [2]
+    for call in (plan.to_arrow, lambda: table.build_index("n", kind="sieve", progress=False)):
+        with pytest.raises(ps.UnsupportedError, match=r"since a compaction was scheduled.*; run the compaction"):
+            call()
+    assert len(table.update_index(progress=False).left_out) == 1
+    assert len(table.plan("n = 'two'").files) == 1
+    assert rows_of(table.plan(as_of=before), "id", "n") == [(0, "old"), (1, "one"), (2, "old"), (3, "old")]
+    spark.sql(f"CALL run_compaction(op => 'run', table => 'scheduled', {options})").collect()
+    assert rows_of(table.plan(), "id", "n") == written.rows("id", "n")
+    assert rows_of(table.plan("n = 'two'"), "id") == [(2,)]
+    table.update_index(progress=False)
+    assert rows_of(table.plan("n = 'two'"), "id") == [(2,)]
+    assert table.plan("n = 'three'").files == []
+    spark.sql("DROP TABLE scheduled")
