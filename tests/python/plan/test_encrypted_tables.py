@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
+import pyarrow.parquet as pq
 import pytest
 from support.aging import wait_until_old
 from support.encrypted_files import TABLE, encrypted
@@ -44,6 +47,29 @@ def test_reading_encrypted_columns_fails_with_an_explanation(folder: Path) -> No
         plan.to_arrow()
     with pytest.raises(ps.UnsupportedError, match="encrypted"):
         list(plan.to_batches(["secret"]))
+
+
+def test_every_reader_refuses_encrypted_columns(folder: Path) -> None:
+    """pyarrow's scan would hang, or abort the process, when it looks at their statistics."""
+    pq.write_table(TABLE, folder / "part-3.parquet")
+    wait_until_old(folder)
+    table = ps.open_table(folder)
+    for where in ("other < 0", "secret = 'no such'", "open = 7 OR secret IS NULL"):
+        plan = table.plan(where)
+        readers: dict[str, Callable[[], object]] = {
+            "to_arrow": plan.to_arrow,
+            "count_rows": plan.count_rows,
+            "to_batches": lambda plan=plan: list(plan.to_batches(["open"])),
+            "to_dataset": plan.to_dataset,
+            "to_polars": lambda plan=plan: plan.to_polars().collect(),
+            "to_duckdb": plan.to_duckdb,
+            "dataset": lambda where=where: duckdb.connect().from_arrow(table.dataset()).filter(where).fetchall(),
+        }
+        for name, read in readers.items():
+            with pytest.raises((ps.UnsupportedError, duckdb.Error), match=r"part-0\.parquet is encrypted"):
+                print(name, read())
+    plan = table.plan("open = 7")
+    assert plan.count_rows() == plan.to_arrow(["open"]).num_rows == 4
 
 
 @pytest.mark.parametrize("kind", ["sieve", "bloom", "auto", "both"])

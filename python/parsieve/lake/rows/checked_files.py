@@ -80,6 +80,15 @@ class Opened:
         if self.row_groups is not None:
             self.fragment = self.fragment.subset(row_group_ids=self.row_groups)
 
+    def has_encrypted_columns(self) -> bool:
+        """Return whether a local file encrypts some of its columns, but not its footer.
+
+        Such a footer is followed by a signature. pyarrow can hang or abort the process if it looks at the statistics of
+        an encrypted column without a key, so its scan must not read the file.
+        """
+        length = self.pinned.footer_length()
+        return length is not None and length != self.fragment.metadata.serialized_size
+
     @property
     def is_moved(self) -> bool:
         """Return whether this is certainly another file than the planned one."""
@@ -296,7 +305,7 @@ class CheckedFiles:
                 read_footer(opened)
         for opened in files:
             physical = opened.fragment.physical_schema
-            opened.is_exact = is_exact(physical, self.schema, opened.file)
+            opened.is_exact = is_exact(physical, self.schema, opened.file) and not opened.has_encrypted_columns()
             if not opened.is_planned and opened.file.lacks(physical, self.schema):
                 raise ConflictError(f"{opened.file.name} was replaced by a file without some columns; plan again")
 

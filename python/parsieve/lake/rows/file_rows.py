@@ -58,7 +58,9 @@ def foreign(what: str, keyed: bool = False) -> Iterator[None]:
                 f"(decryption=(kms, connection)): {error}"
             ) from error
         if "crypt" in str(error):
-            raise UnsupportedError(f"{what} is encrypted: {error}") from error
+            raise UnsupportedError(
+                f"{what} is encrypted; pass its keys as decryption= to open_table ({error})"
+            ) from error
         raise FormatError(f"{what}: {error}") from error
 
 

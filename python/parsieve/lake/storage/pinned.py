@@ -126,6 +126,12 @@ class Pinned:
         """Return the local file as a Python file object, for readers that use its descriptor."""
         return os.fdopen(os.dup(self._descriptor), "rb")
 
+    def footer_length(self) -> int | None:
+        """Return the length of the footer that a local Parquet file states, or None for an object of a store."""
+        if self._descriptor < 0:
+            return None
+        return int.from_bytes(self.source.read_at(4, self._status.st_size - 8), "little")
+
     def is_unchanged(self) -> bool:
         """Return whether all reads so far returned this version."""
         if self._descriptor < 0:

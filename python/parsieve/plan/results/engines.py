@@ -108,7 +108,7 @@ class Rows(Matches):
         elif inexact is None:
             why = "some files have deletes or logs"
         else:
-            why = f"{inexact.name} differs from the table in its columns or types"
+            why = f"{inexact.name} is encrypted, or has other columns or types"
         raise UnsupportedError(f"cannot make a dataset of this plan, because {why}; use to_arrow, or Table.dataset")
 
     def scan(self, output: list[str], hold: bool) -> pa.RecordBatchReader:
