@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from parsieve import _core
@@ -42,20 +43,16 @@ class TableKeys:
         encryption = _encryption()
         self._connection = encryption.KmsConnectionConfig() if connection is None else connection
         self._unwrapper = Unwrapper(kms, self._connection)
-        self._factory = encryption.CryptoFactory(kms if callable(kms) else lambda _: kms)
+        make = kms if callable(kms) else lambda _: kms
+        self._factory = encryption.CryptoFactory(lambda config: _reporting_kms(encryption.KmsClient, make(config)))
 
     def of(self, source: Any) -> FileKeys:
         """Return the keys of one file. Raise `DecryptionError` if the KMS does not unwrap them."""
         if self._keys is not None:
             return self._keys
         assert self._unwrapper is not None
-        try:
+        with _reported():
             return keys_of(source, self._unwrapper)
-        except (ParsieveError, OSError):
-            raise
-        except Exception as error:
-            # A user's KMS client may raise any exception.
-            raise DecryptionError(f"the KMS returned no key: {type(error).__name__}: {error}") from error
 
     def for_rows(self, source: Any) -> Any:
         """Return the keys of one file for pyarrow, or None for an unencrypted file.
@@ -132,6 +129,31 @@ def _drive(reader: RangeReader, step: Any) -> Any:
         if not needed:
             return answer
         reader.fetch(needed, fetched)
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Map the exceptions of a user's KMS client, which may be of any type, to `DecryptionError`."""
+    try:
+        yield
+    except (ParsieveError, OSError):
+        raise
+    except Exception as error:
+        raise DecryptionError(f"the KMS returned no key: {type(error).__name__}: {error}") from error
+
+
+def _reporting_kms(client: Any, kms: Any) -> Any:
+    """Return a KMS client that raises `DecryptionError` if the client `kms` fails."""
+
+    class ReportingKms(client):  # type: ignore[misc]
+        def wrap_key(self, key: bytes, master_key_identifier: str) -> Any:
+            return kms.wrap_key(key, master_key_identifier)
+
+        def unwrap_key(self, wrapped_key: Any, master_key_identifier: str) -> Any:
+            with _reported():
+                return kms.unwrap_key(wrapped_key, master_key_identifier)
+
+    return ReportingKms()
 
 
 def _make_kms(client: Any, wrapped: Mapping[str, bytes]) -> Any:
