@@ -389,3 +389,15 @@ def test_the_error_for_a_full_temporary_folder_names_it() -> None:
         match=r"No space left on device in the folder .* set TMPDIR to use another folder: '/temporary/parsieve",
     ):
         spill._write(Full(), b"x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("older_than", [-1, -0.5, dt.timedelta(seconds=-1)])
+def test_a_negative_age_removes_nothing(folder: Path, older_than: dt.timedelta | float) -> None:
+    """A version of the future is not older than any age, so the caller means something else."""
+    table = ps.open_table(folder)
+    table.build_index("k", kind="sieve")
+    table.build_index("k", kind="sieve")
+    before = sorted(index_of(folder).rglob("*"))
+    with pytest.raises(ValueError, match=r"older_than is negative .*such as 7, or 0 to remove all versions"):
+        table.expire_index(older_than)
+    assert sorted(index_of(folder).rglob("*")) == before

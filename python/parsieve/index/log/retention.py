@@ -143,6 +143,11 @@ def _limit(older_than: OlderThan) -> tuple[float, dt.timedelta | None]:
             "older_than must be a number of days, a timedelta or a datetime, such as timedelta(days=7), "
             f"not {older_than!r}"
         )
+    if older_than < dt.timedelta(0):
+        raise ValueError(
+            f"older_than is negative ({older_than / dt.timedelta(days=1):g} days); pass the age in days from which "
+            "versions are removed, such as 7, or 0 to remove all versions but the newest"
+        )
     # Compute in seconds, because a date a million days ago is out of range.
     return time.time() - older_than.total_seconds(), older_than
 
