@@ -16,6 +16,7 @@ from parsieve.index.build.settle import log_left_out, path_of_slice, settle, uns
 from parsieve.index.findings import name_of
 from parsieve.index.log import bindings
 from parsieve.index.log.columns import find_field
+from parsieve.index.log.parts import naming_remedy
 from parsieve.index.reports import BuildReport, CompactReport, UpdateReport
 from parsieve.index.sizes import lookup_bytes, pages_bytes, stored_bytes
 from parsieve.index.view import View
@@ -192,7 +193,9 @@ def bound_tokens(view: View | None) -> dict[Location, set[str]]:
     if view is None:
         return tokens
     for chain in {state.bindings for state in view.commit.states}:
-        for location, token in bindings.read(view.store, chain).tokens.items():
+        with naming_remedy():
+            bound = bindings.read(view.store, chain)
+        for location, token in bound.tokens.items():
             tokens.setdefault(location, set()).add(token)
     return tokens
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from parsieve.errors import IndexNotFoundError
 from parsieve.index.log.commit import Commit, TableState
 from parsieve.index.log.log import Log
+from parsieve.index.log.parts import naming_remedy
 from parsieve.io.store.base import NoStore, Store
 from parsieve.io.store.local import LocalStore
 from parsieve.io.store.open import open_store
@@ -93,12 +94,14 @@ class Versions:
             except FileNotFoundError:
                 return
 
-    def drafting(self) -> AbstractContextManager[Log]:
-        """Return a log to commit to, which removes the files of a build that fails."""
+    @contextmanager
+    def drafting(self) -> Iterator[Log]:
+        """Yield a log to commit to, and remove the files of a build that fails."""
         from parsieve.index.log.drafts import drafting
 
         self.log.store.require_writable()
-        return drafting(self.log.store)
+        with naming_remedy(), drafting(self.log.store) as log:
+            yield log
 
     def drop(self, columns: Sequence[str | Sequence[str]] | None = None) -> DropReport:
         """Drop some columns, or all of them, and remove the files that are no longer needed."""
