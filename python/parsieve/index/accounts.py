@@ -76,7 +76,7 @@ class Account:
         """Record a slice that could not be read."""
         path = path_of_slice(file_slice)
         with self._lock:
-            self._left_out[path] = LeftOut(path, " ".join(str(error).split()))
+            self._left_out[path] = LeftOut(path, _reason(error, path), not isinstance(error, UnsupportedError))
 
     def leave_unmapped(self, slices: Mapping[Location, Exception]) -> None:
         """Record slices that the map of pages leaves out."""
@@ -220,3 +220,12 @@ class _Watched:
             self._account.leave_out(file_slice, error)
             raise
         self._account.read(file_slice, rows)
+
+
+def _reason(error: Exception, path: str) -> str:
+    """Return the text of an error about a file without the path, which `LeftOut` has too."""
+    text = " ".join(str(error).split())
+    for before, instead in ((": ", ""), (", ", ""), (" ", "it ")):
+        if text.startswith(path + before):
+            return instead + text[len(path + before) :]
+    return text

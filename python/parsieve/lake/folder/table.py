@@ -19,7 +19,7 @@ from parsieve._core import FormatError, UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.io.index_location import BELOW, Places
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
-from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot
+from parsieve.lake.base import NO_CHANGE_TIME, AsOf, ColumnPath, Slice, Snapshot
 from parsieve.lake.folder import hive
 from parsieve.lake.folder.slices import FolderSlices
 from parsieve.lake.rows.adapter import Adapter
@@ -287,7 +287,7 @@ def _with_remedy(error: FormatError, path: str) -> FormatError:
 def _why_young(file: ListedFile | None) -> str:
     """Return the reason why a file has no token even after a wait."""
     if file is not None and file.settles >= NEVER:
-        return "its store gives neither an ETag nor a time of change, so a change would go unnoticed"
+        return NO_CHANGE_TIME
     seconds = 0.0 if file is None else (file.settles - time.time_ns()) / 1e9
     if seconds <= LONGEST_WAIT_NS / 1e9:
         return "it changed while the index was being prepared"
