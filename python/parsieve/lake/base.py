@@ -23,6 +23,7 @@ from parsieve.predicate.expressions.expression import computed
 if TYPE_CHECKING:
     import pyarrow.dataset as pads
 
+    from parsieve.io.store.base import Store
     from parsieve.lake.rows.checked_files import CheckedFiles
     from parsieve.lake.storage.pinned import Version
 
@@ -190,6 +191,10 @@ class Lake(ABC):
     def places(self) -> Places:
         """Return the default locations of the table's index."""
         return Places(self.beside(BELOW))
+
+    def problem_with_index(self, store: Store) -> str:
+        """Return why an index of this table must not be written to a store, or "" if it may be."""
+        return ""
 
     @abstractmethod
     def snapshot(self, as_of: AsOf = None) -> Snapshot:

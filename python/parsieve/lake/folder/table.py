@@ -33,6 +33,7 @@ from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
 from parsieve.predicate.expressions.expression import computed
 
 if TYPE_CHECKING:
+    from parsieve.io.store.base import Store
     from parsieve.lake.rows.checked_files import CheckedFiles
 
 
@@ -91,6 +92,12 @@ class ParquetDir(Adapter):
             "its filesystem or bucket; pass another place as index_location="
         )
         return Places(self._storage.next_to(), below, problem)
+
+    def problem_with_index(self, store: Store) -> str:
+        """Return why an index must not be written to a store: readers of the folder would read it, too."""
+        from parsieve.lake.storage.index_place import problem_with
+
+        return problem_with(self._storage, store)
 
     @property
     def storage(self) -> Storage:

@@ -21,7 +21,7 @@ from parsieve.index.sieve.update import update as update_sieve
 from parsieve.index.table_index import TableIndex
 from parsieve.observe.logs import SPARK, place, summary
 from parsieve.spark.build.executor import MEMORY, SparkExecutor
-from parsieve.spark.tables import lake_and_store, view_of
+from parsieve.spark.tables import lake_and_store, lake_and_writable_store, view_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ def update_index(
     >>> pss.update_index(spark, folder).version
     2
     """
-    lake, store = lake_and_store(spark, table, index_location, storage_options)
+    lake, store = lake_and_writable_store(spark, table, index_location, storage_options)
     log = Log(store)
     snapshot = settle(lake, lake.snapshot(as_of))
     log_left_out(unsettled(snapshot), f"the index in {store}")
@@ -97,7 +97,7 @@ def compact(
     >>> pss.compact(spark, folder).version
     3
     """
-    lake, store = lake_and_store(spark, table, index_location, storage_options)
+    lake, store = lake_and_writable_store(spark, table, index_location, storage_options)
     log = Log(store)
     paths = None if columns is None else paths_of([columns] if isinstance(columns, str) else columns)
     executor = SparkExecutor(spark, store)
