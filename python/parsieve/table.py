@@ -260,7 +260,8 @@ def open_table(
     contents of the folder. Pass `format` to override this.
 
     The index of a plain folder `lake/orders` is stored in `lake/.parsieve/orders`. The index of any other table is
-    stored in its `_parsieve` folder. Pass `index_location` to store it in another place.
+    stored in its `_parsieve` folder. Pass `index_location` to store it in another place. A place holds the index of one
+    table.
 
     A path or URI always shows the current version of the table. A `DeltaTable` or pyiceberg `Table` is read at the
     version that it has loaded, until you update or refresh it.

@@ -129,7 +129,12 @@ def _convert(options: argparse.Namespace) -> int:
 
 
 def _drop(options: argparse.Namespace) -> int:
-    _change(options, lambda table: table.drop_index(options.columns or None), needs_index=True)
+    def drop(table: ps.Table) -> Any:
+        if not table.index_kinds():
+            raise ps.IndexNotFoundError(f"{table.uri} has no index to drop")
+        return table.drop_index(options.columns or None)
+
+    _change(options, drop)
     return 0
 
 

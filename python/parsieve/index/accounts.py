@@ -16,6 +16,7 @@ from parsieve.index.build.settle import log_left_out, path_of_slice, settle, uns
 from parsieve.index.findings import name_of
 from parsieve.index.log import bindings
 from parsieve.index.log.columns import find_field
+from parsieve.index.log.parts import naming_remedy
 from parsieve.index.reports import BuildReport, CompactReport, UpdateReport
 from parsieve.index.sizes import lookup_bytes, pages_bytes, stored_bytes
 from parsieve.index.view import View
@@ -75,7 +76,7 @@ class Account:
         """Record a slice that could not be read."""
         path = path_of_slice(file_slice)
         with self._lock:
-            self._left_out[path] = LeftOut(path, " ".join(str(error).split()))
+            self._left_out[path] = LeftOut(path, _reason(error, path), not isinstance(error, UnsupportedError))
 
     def leave_unmapped(self, slices: Mapping[Location, Exception]) -> None:
         """Record slices that the map of pages leaves out."""
@@ -192,7 +193,9 @@ def bound_tokens(view: View | None) -> dict[Location, set[str]]:
     if view is None:
         return tokens
     for chain in {state.bindings for state in view.commit.states}:
-        for location, token in bindings.read(view.store, chain).tokens.items():
+        with naming_remedy():
+            bound = bindings.read(view.store, chain)
+        for location, token in bound.tokens.items():
             tokens.setdefault(location, set()).add(token)
     return tokens
 
@@ -217,3 +220,12 @@ class _Watched:
             self._account.leave_out(file_slice, error)
             raise
         self._account.read(file_slice, rows)
+
+
+def _reason(error: Exception, path: str) -> str:
+    """Return the text of an error about a file without the path, which `LeftOut` has too."""
+    text = " ".join(str(error).split())
+    for before, instead in ((": ", ""), (", ", ""), (" ", "it ")):
+        if text.startswith(path + before):
+            return instead + text[len(path + before) :]
+    return text

@@ -122,6 +122,7 @@ class IndexedTable:
         check_unit(unit)
         rate = None if fpp is None else checked_fpp(fpp)
         account = Account()
+        self.opened.index.check_place()
         self.opened.index.refresh()
         snapshot = self.opened.lake.snapshot()
         paths = column_paths(columns, snapshot.schema)
@@ -211,6 +212,7 @@ class IndexedTable:
         from parsieve.index.accounts import Account, bound_tokens
         from parsieve.index.build.renewals import Renewals
 
+        self.opened.index.check_place()
         self.opened.index.refresh()
         account = Account()
         snapshot = account.settle(self.opened.lake, self.opened.lake.snapshot())
@@ -273,6 +275,7 @@ class IndexedTable:
         """
         from parsieve.index.accounts import Account
 
+        self.opened.index.check_place()
         before = self.opened.index.refresh()
         account = Account()
         snapshot = self.opened.lake.snapshot()
@@ -327,6 +330,7 @@ class IndexedTable:
 
         check_unit(unit)
         rate = None if fpp is None else checked_fpp(fpp)
+        self.opened.index.check_place()
         account = Account()
         before = self.opened.index.require()
         snapshot = account.settle(self.opened.lake, self.opened.lake.snapshot())

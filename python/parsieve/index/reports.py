@@ -292,8 +292,18 @@ def _rows(count: int | None) -> str:
 
 
 def _listed(left_out: Sequence[LeftOut]) -> list[str]:
+    """Return the left-out files as lines: first those that an update can index, then the others."""
+    for_now = [file for file in left_out if file.until_update]
+    lasting = [file for file in left_out if not file.until_update]
+    return [
+        *_listed_under("which every plan reads until an update", for_now),
+        *_listed_under("which every plan reads, also after an update", lasting),
+    ]
+
+
+def _listed_under(which: str, left_out: Sequence[LeftOut]) -> list[str]:
     if not left_out:
         return []
-    lines = [f"left out {_files(len(left_out))}, which every plan reads until an update:"]
+    lines = [f"left out {_files(len(left_out))}, {which}:"]
     lines += [f"  {file}" for file in left_out[:LISTED]]
     return lines + ([f"  and {len(left_out) - LISTED:,} more"] if len(left_out) > LISTED else [])

@@ -11,6 +11,7 @@ from parsieve import _core
 from parsieve.index.log.garbage import GARBAGE_AGE, OLDER_THAN, OlderThan
 from parsieve.index.log.versions import Versions, stores_of
 from parsieve.index.view import View
+from parsieve.io.store.open import open_store
 
 # Plans need none of the modules that build and change an index, so these are imported where they are used.
 if TYPE_CHECKING:
@@ -45,9 +46,15 @@ class TableIndex:
     """
 
     def __init__(
-        self, where: Any, storage_options: Mapping[str, str] | None = None, *, before: Store | None = None
+        self,
+        where: Any,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        before: Store | None = None,
+        problem: str = "",
     ) -> None:
-        self._versions = Versions(where, storage_options, before)
+        """Open a location. If there is a `problem` with it, the index there can be read and dropped, not changed."""
+        self._versions = Versions(where, storage_options, before, problem)
         self._newest: View | None = None
 
     @classmethod
@@ -56,7 +63,8 @@ class TableIndex:
         if isinstance(where, cls):
             return where
         if where is not None:
-            return cls(where, storage_options)
+            store = open_store(where, storage_options)
+            return cls(store, problem=lake.problem_with_index(store))
         home, before = stores_of(lake, storage_options)
         return cls(home, storage_options, before=before)
 
@@ -101,6 +109,10 @@ class TableIndex:
     def cost(self) -> tuple[int, int]:
         """Return the requests made and the bytes read so far, at all locations of the index."""
         return self._versions.cost
+
+    def check_place(self) -> None:
+        """Raise `ValueError` if no index of the table must be written to the location."""
+        self._versions.check_place()
 
     def at(self, as_of: Snapshot | TableState | int | str | None = None) -> View | None:
         """Return the version for a snapshot of the table: the one with its id, else the last one not after its instant.

@@ -68,7 +68,7 @@ class View:
 
     @property
     def doubts(self) -> dict[str, str]:
-        """Return why parts could not be read so far, by name.
+        """Return why parts could not be read so far, by name. They stay unusable until the index is built again.
 
         The locations that they cover are kept, and the footers of files are read whose pages they map.
         """
@@ -79,6 +79,11 @@ class View:
         ]
         readers += [] if self.pages is None else [self.pages]
         return {name: reason for reader in readers for name, reason in reader.doubts.items()}
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Return why questions could not be answered so far, although no part is damaged."""
+        return {name: reason for reader in self._readers.values() for name, reason in reader.refused.items()}
 
     def find(self, column: str | Sequence[str], field_id: int | None = None) -> ColumnPath | None:
         """Return the path of a column in this version, by field id, or by name if neither has an id."""

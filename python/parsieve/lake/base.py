@@ -23,6 +23,7 @@ from parsieve.predicate.expressions.expression import computed
 if TYPE_CHECKING:
     import pyarrow.dataset as pads
 
+    from parsieve.io.store.base import Store
     from parsieve.lake.rows.checked_files import CheckedFiles
     from parsieve.lake.storage.pinned import Version
 
@@ -85,6 +86,13 @@ def _no_statistics(_: ColumnPath) -> None:
     """Return None: the statistics of every column are unknown."""
 
 
+# Reasons why a file cannot be indexed that remain after an update.
+NO_TOKEN = "it has no token that would prove later that it is unchanged"
+NO_CHANGE_TIME = "its store gives neither an ETag nor a time of change, so a change would go unnoticed"
+SAME_LOCATION = "two files have this location"
+LASTING_REASONS = frozenset((NO_TOKEN, NO_CHANGE_TIME, SAME_LOCATION))
+
+
 @dataclass(frozen=True, slots=True)
 class LeftOut:
     """A file that an index does not cover, and why. Plans keep it.
@@ -96,6 +104,8 @@ class LeftOut:
 
     path: str
     reason: str
+    # Whether a later update can index the file. If not, the file itself or the arguments of the call have to change.
+    until_update: bool = True
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}"
@@ -182,15 +192,18 @@ class Lake(ABC):
         """Return the default locations of the table's index."""
         return Places(self.beside(BELOW))
 
+    def problem_with_index(self, store: Store) -> str:
+        """Return why an index of this table must not be written to a store, or "" if it may be."""
+        return ""
+
     @abstractmethod
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """Return the current state of the table, or its state at a version, snapshot ID, instant or time."""
 
     def settled(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot to index. Wait once, and briefly, for files that are too young to have a token."""
-        reason = "it has no token that would prove later that it is unchanged"
         young = pc.indices_nonzero(pc.equal(snapshot.slices.token, "")).to_pylist()
-        return replace(snapshot, unsettled={file_slice.location: reason for file_slice in snapshot.slices.at(young)})
+        return replace(snapshot, unsettled={file_slice.location: NO_TOKEN for file_slice in snapshot.slices.at(young)})
 
     def changes(self, since: Snapshot | int | str, until: Snapshot) -> Changes:
         """Compare two snapshots by their tokens.

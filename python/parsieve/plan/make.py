@@ -56,7 +56,9 @@ def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, optio
     files.apply(lake_statistics(snapshot.statistics))
     # For each question, the slices that need no footer for it.
     answered = _answered_by_statistics(snapshot, questions)
-    by_rows, by_index, problems, doubts = apply_indexes(view, snapshot.slices, questions, files)
+    by_rows, by_index, problems, doubts, health = apply_indexes(view, snapshot.slices, questions, files)
+    if notes:
+        health = "unusable"
     answered = [either(*masks) for masks in zip(answered, by_index, strict=True)]
     notes += problems
     rows = find_rows(files, by_rows)
@@ -84,7 +86,10 @@ def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, optio
     cost.requests += table.index.cost[0] - requests
     cost.bytes_fetched += table.index.cost[1] - num_bytes
     pages = None if view is None else view.pages
-    return Plan(PlanRecord(table.lake, snapshot, bound.expr, files, groups, rows, doubts, tuple(notes), cost, pages))
+    record = PlanRecord(
+        table.lake, snapshot, bound.expr, files, groups, rows, doubts, tuple(notes), cost, pages, health
+    )
+    return Plan(record)
 
 
 def _answered_by_statistics(snapshot: Snapshot, questions: Sequence[Question]) -> list[pa.BooleanArray | None]:

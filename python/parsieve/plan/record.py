@@ -15,6 +15,7 @@ from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.lake.slices import names_of
 from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.footers import Cost
+from parsieve.plan.evidence.indexes import Health
 from parsieve.plan.evidence.questions import (
     Among,
     Begins,
@@ -79,6 +80,8 @@ class PlanRecord:
     cost: Cost
     # The map of the pages of the table's files, if the index has one.
     pages: MapReader | None = None
+    # Whether the index could be used, apart from the files that it does not cover.
+    health: Health = "sound"
 
     @cached_property
     def row_groups(self) -> dict[int, RowGroups]:

@@ -48,10 +48,21 @@ def refuse_stale(record: PlanRecord, is_indexed: bool) -> None:
     paths = [keep.path for keep in record.keeps if REASONS.intersection(keep.doubt)]
     if not paths and not record.notes:
         return
-    reasons = list(record.notes)
+    reasons = [note.removeprefix("the index cannot be used: ").removeprefix("the index, ") for note in record.notes]
     if paths:
         reasons.append(f"it does not cover {count(len(paths), 'file')}, such as {paths[0]}")
+    state, remedy = _state_and_remedy(record)
     raise StaleIndexError(
-        f"the index of {record.lake.uri} is out of date: {'; '.join(reasons)}. Bring it up to date with "
-        'update_index(), or plan with stale="keep"'
+        f'the index of {record.lake.uri} {state}: {"; ".join(reasons)}. {remedy} plan with stale="keep"'
     )
+
+
+def _state_and_remedy(record: PlanRecord) -> tuple[str, str]:
+    """Return what is wrong with the index of a plan, and what repairs it. An update does not repair damage."""
+    if record.health == "unusable":
+        return "cannot be used", "To read the files without it,"
+    if record.health == "sound":
+        return "is out of date", "Bring it up to date with update_index(), or"
+    has_damaged_map = record.pages is not None and bool(record.pages.doubts)
+    argument = "..., pages=True" if has_damaged_map else ""
+    return "is damaged", f"Build it again with build_index({argument}), or"

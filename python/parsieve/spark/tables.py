@@ -58,6 +58,16 @@ def lake_and_store(
     return lake, index.store
 
 
+def lake_and_writable_store(
+    spark: Any, table: Any, index_location: Any = None, storage_options: Mapping[str, str] | None = None
+) -> tuple[Lake, Store]:
+    """Do the same before a change of the index. Raises `ValueError` if the index would break readers of the table."""
+    lake, store = lake_and_store(spark, table, index_location, storage_options)
+    if problem := lake.problem_with_index(store):
+        raise ValueError(problem)
+    return lake, store
+
+
 def refuse_second_place(index_location: Any, storage_options: Mapping[str, str] | None) -> None:
     """Raise `ValueError` if the caller passes a location or options for a table from `open_table`."""
     if index_location is not None or storage_options is not None:

@@ -100,7 +100,18 @@ def test_stats_print_a_table_with_sizes_on_disk(folder: Path, capsys: Any) -> No
     assert stats["id"]["bytes_lookup"] < stats["id"]["bytes_stored"] < sum(stored.values())
 
 
-@pytest.mark.parametrize("command", ["update", "compact", "drop", "verify", "stats"])
+@pytest.mark.parametrize("command", ["update", "compact", "verify", "stats"])
 def test_without_an_index_the_error_says_how_to_build_one(folder: Path, capsys: Any, command: str) -> None:
     assert main(["index", command, str(folder)]) == 2
     assert f"has no index; to build one, run: parsieve index build {folder} COLUMN" in capsys.readouterr().err
+
+
+def test_expiry_refuses_a_negative_age(folder: Path, capsys: Any) -> None:
+    run(capsys, "build", folder, "id")
+    assert main(["index", "expire", str(folder), "--older-than", "-1"]) == 2
+    assert "older_than is negative (-1 days)" in capsys.readouterr().err
+
+
+def test_dropping_a_missing_index_does_not_explain_how_to_build_one(folder: Path, capsys: Any) -> None:
+    assert main(["index", "drop", str(folder)]) == 2
+    assert capsys.readouterr().err.strip().endswith(f"{folder} has no index to drop")

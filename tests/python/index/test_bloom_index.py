@@ -207,7 +207,7 @@ def test_expire_removes_unreferenced_shelves(folder: Folder) -> None:
     index.build_bloom(folder.lake, folder.lake.snapshot(), ["k"])
     assert len(list((folder.path / "_parsieve" / "shelves").iterdir())) == 4
     # With a negative age, files that were written just now are garbage too.
-    index.expire(dt.timedelta(seconds=-5), garbage_age=dt.timedelta(seconds=-5))
+    index.expire(dt.datetime.now(dt.UTC) + dt.timedelta(seconds=5), garbage_age=dt.timedelta(seconds=-5))
     assert len(list((folder.path / "_parsieve" / "shelves").iterdir())) == 2
     assert kept_files(index, folder, 7) >= {"f7.parquet"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -17,7 +18,12 @@ from obstore.store import MemoryStore
 from support.places import index_of
 
 import parsieve as ps
+from parsieve.index import TableIndex
 from parsieve.io.index_location import next_to, next_to_local, next_to_uri
+from parsieve.io.store.open import open_store
+from parsieve.lake import open_lake
+from parsieve.lake.storage.index_place import problem_with
+from parsieve.lake.storage.storage import Storage
 
 
 def polars_scan(folder: str) -> int:
@@ -268,3 +274,88 @@ def test_a_disk_error_names_the_file_of_the_index(tmp_path: Path, monkeypatch: p
 
 def test_the_index_location_uses_the_real_path_of_a_folder(tmp_path: Path) -> None:
     assert next_to_local(str(tmp_path / "a" / ".." / "shop")) == str(tmp_path.resolve() / ".parsieve" / "shop")
+
+
+def refused(table: ps.Table) -> str:
+    """Return the message with which a table refuses to build, update, compact and convert an index, without a trace."""
+    messages = set()
+    methods: list[Callable[[], Any]] = [lambda: table.build_index("k"), table.update_index, table.convert_index]
+    for method in [*methods, table.compact_index]:
+        with pytest.raises(ValueError, match="is inside the folder of the table") as raised:
+            method()
+        messages.add(str(raised.value))
+    [message] = messages
+    return message
+
+
+@pytest.mark.parametrize("place", ["idx", "a/idx", "_a=1", ".", "link/idx"])
+def test_no_index_is_written_where_readers_of_the_folder_find_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    folder = make_table(tmp_path / "lake" / "shop")
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "alias").symlink_to(tmp_path / "lake")
+    before = names_below(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    better = {".": "_index", "_a=1": "_index", "a/idx": "a/_idx", "link/idx": "link/_idx"}.get(place, "_idx")
+    for table in (folder, "lake/shop", f"file://{folder}"):
+        for index in (folder / place, f"lake/shop/{place}", f"file://{folder}/{place}", f"lake/../lake/shop/{place}"):
+            assert refused(ps.open_table(table, index_location=index)).endswith(f"/shop/{better}")
+    refused(ps.open_table("alias/shop", index_location=folder / place))
+    refused(ps.open_table(folder, index_location=tmp_path / "alias" / "shop" / place))
+    assert names_below(tmp_path) == before
+
+
+@pytest.mark.parametrize("place", ["_idx", ".idx", "_a/idx", ".link", "../shop2", "../_x/idx"])
+def test_an_index_may_be_where_readers_of_the_folder_ignore_it(tmp_path: Path, place: str) -> None:
+    folder = make_table(tmp_path / "lake" / "shop")
+    (tmp_path / "elsewhere").mkdir()
+    (folder / ".link").symlink_to(tmp_path / "elsewhere")
+    table = ps.open_table(folder, index_location=folder / place)
+    table.build_index("k", kind="sieve")
+    table.update_index()
+    assert pads.dataset(folder).count_rows() == 16
+    assert len(table.plan("k = 3").files) == 1
+
+
+def test_a_file_of_the_table_is_not_recommended_as_a_place(tmp_path: Path) -> None:
+    folder = make_table(tmp_path / "shop")
+    with pytest.raises(ps.UnsupportedError, match=r"1\.parquet is a file, not a folder"):
+        ps.open_table(folder, index_location=folder / "1.parquet").build_index("k")
+
+
+def test_an_index_that_breaks_readers_of_the_folder_can_be_dropped(tmp_path: Path) -> None:
+    """Earlier versions of the package wrote an index at any place."""
+    folder = make_table(tmp_path / "lake" / "shop")
+    (folder / "more").mkdir()
+    (folder / "0.parquet").rename(folder / "more" / "0.parquet")
+    before = names_below(folder)
+    for place in (folder / "idx", folder):
+        lake = open_lake(folder)
+        TableIndex(place).build(lake, lake.snapshot(), ["k"])
+        with pytest.raises(ps.FormatError, match="not a Parquet file"):
+            ps.open_table(folder).plan().to_arrow()
+        table = ps.open_table(folder, index_location=place)
+        refused(table)
+        assert table.index_kinds() == {"k": "sieve"}
+        assert table.drop_index().columns == ("k",)
+        assert names_below(folder) == before
+        assert ps.open_table(folder).plan().to_arrow().num_rows == 16
+
+
+def test_no_index_is_written_into_a_folder_of_an_object_store() -> None:
+    store = MemoryStore()
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"k": [1, 2, 3]}), sink)
+    store.put("lake/shop/a.parquet", sink.getvalue().to_pybytes())
+    for place in ("lake/shop/idx", "lake/shop", "/lake/shop/idx/"):
+        refused(ps.open_table((store, "lake/shop"), index_location=(store, place)))
+    for place in ("lake/shop/_idx", "lake/idx"):
+        ps.open_table((store, "lake/shop"), index_location=(store, place)).build_index("k")
+    ps.open_table((store, "lake/shop"), index_location=(MemoryStore(), "lake/shop/idx")).build_index("k")
+    storage = Storage("s3://bucket/shop", {"aws_region": "nowhere"})
+    for uri in ("s3://bucket/shop/idx", "s3a://bucket/shop/", "s3://bucket/shop/a/idx"):
+        assert "such as" in problem_with(storage, open_store(uri, {"aws_region": "nowhere"}))
+    for uri in ("s3://bucket/shop/_idx", "s3://bucket/shop2", "s3://other/shop/idx"):
+        assert problem_with(storage, open_store(uri, {"aws_region": "nowhere"})) == ""

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -389,3 +390,49 @@ def test_the_error_for_a_full_temporary_folder_names_it() -> None:
         match=r"No space left on device in the folder .* set TMPDIR to use another folder: '/temporary/parsieve",
     ):
         spill._write(Full(), b"x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("older_than", [-1, -0.5, dt.timedelta(seconds=-1)])
+def test_a_negative_age_removes_nothing(folder: Path, older_than: dt.timedelta | float) -> None:
+    """A version of the future is not older than any age, so the caller means something else."""
+    table = ps.open_table(folder)
+    table.build_index("k", kind="sieve")
+    table.build_index("k", kind="sieve")
+    before = sorted(index_of(folder).rglob("*"))
+    with pytest.raises(ValueError, match=r"older_than is negative .*such as 7, or 0 to remove all versions"):
+        table.expire_index(older_than)
+    assert sorted(index_of(folder).rglob("*")) == before
+
+
+def test_reports_distinguish_files_that_no_update_will_index(folder: Path) -> None:
+    pq.write_table(pa.table({"k": ["text"], "n": [1]}), folder / "other type.parquet")
+    table = ps.open_table(folder)
+    for kind in ("sieve", "bloom"):
+        for report in (table.build_index("k", kind=kind), table.update_index()):
+            assert [(left_out.path, left_out.until_update) for left_out in report.left_out] == [
+                (f"{folder}/other type.parquet", False)
+            ]
+            _, heading, line = str(report).splitlines()
+            assert heading == "left out 1 file, which every plan reads, also after an update:"
+            assert line.startswith(f"  {folder}/other type.parquet: column k: a file holds string values, which cannot")
+            assert line.count(str(folder)) == 1
+
+
+def test_files_without_any_time_of_change_are_never_indexed(tmp_path: Path) -> None:
+    files = fsspec.filesystem("memory")
+    with files.open("/never-indexed/a.parquet", "wb") as file:
+        pq.write_table(pa.table({"k": [1, 2]}), file)
+    report = ps.open_table((files, "/never-indexed"), index_location=tmp_path / "index").build_index("k", kind="sieve")
+    [left_out] = report.left_out
+    assert not left_out.until_update
+    assert "which every plan reads, also after an update:" in str(report)
+
+
+def test_a_report_lists_both_kinds_of_left_out_files() -> None:
+    left_out = (LeftOut("a", "it is too young"), LeftOut("b", "its type does not fit", until_update=False))
+    assert str(BuildReport({"k": "sieve"}, 1, 1, 1, 1, 0.1, left_out)).splitlines()[1:] == [
+        "left out 1 file, which every plan reads until an update:",
+        "  a: it is too young",
+        "left out 1 file, which every plan reads, also after an update:",
+        "  b: its type does not fit",
+    ]

@@ -156,3 +156,15 @@ def test_maintenance_needs_an_index_and_plans_do_not(tmp_path: Path, capsys: pyt
     table.plan("id = 1", stale="error")
     table.drop_index()
     assert_no_index()
+
+
+def test_an_index_location_that_is_a_file_is_reported_as_one(folder: Path, tmp_path: Path) -> None:
+    place = tmp_path / "a file"
+    place.write_bytes(b"")
+    table = ps.open_table(folder, index_location=place)
+    assert "a file is a file, not a folder" in table.plan("id = 101").explain()
+    methods: list[Callable[[], Any]] = [lambda: table.build_index("id"), table.update_index, table.verify_index]
+    for method in [*methods, table.drop_index, table.expire_index]:
+        with pytest.raises(ps.UnsupportedError, match=r"a file is a file, not a folder; .*index_location="):
+            method()
+    assert place.read_bytes() == b""

@@ -164,7 +164,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_left_out(
     write(tmp_path / "t" / "1.parquet", 7)
     with caplog.at_level(logging.WARNING, "parsieve.index"):
         view = TableIndex(tmp_path / "index").build(lake, snapshot, ["k"])
-    assert "1.parquet was changed while it was read" in caplog.text
+    assert "1.parquet: it was changed while it was read" in caplog.text
     assert not view.token(snapshot.slices[1].location)
 
 

@@ -18,7 +18,7 @@ from parsieve.index.bloom.shelf import ShelfReader
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.commit import BloomState
-from parsieve.index.log.parts import BrokenPartError, Part, Shelf
+from parsieve.index.log.parts import BrokenPartError, Part, Shelf, doubt_of
 from parsieve.index.scan.units import WHOLE, UnitLayout
 from parsieve.io.parallel import map_in_threads
 from parsieve.io.ranges import RangeReader
@@ -76,8 +76,12 @@ class BloomReader:
         try:
             return bindings.read(self.store, self.state.bindings)
         except self.permanent_errors as error:
-            self.doubts["bindings"] = str(error)
+            self._doubt("bindings", error)
             return bindings.NOTHING
+
+    def _doubt(self, name: str, error: Exception) -> None:
+        part, reason = doubt_of(name, error)
+        self.doubts[part] = reason
 
     @property
     def bound(self) -> Mapping[Location, str]:
@@ -95,7 +99,7 @@ class BloomReader:
         try:
             return ShelfReader(shelf.directory.get(self.store), RangeReader(_Stored(self.store, shelf.rows)))
         except self.permanent_errors as error:
-            self.doubts[shelf.directory.name] = str(error)
+            self._doubt(shelf.directory.name, error)
             return None
 
     def units_with(self, values: Any) -> dict[Location, KeptUnits]:
@@ -126,7 +130,7 @@ class BloomReader:
         try:
             units = shelf.units_with_each(self._groups(values))
         except self.permanent_errors as error:
-            self.doubts["rows of a shelf"] = str(error)
+            self._doubt("rows of a shelf", error)
             return None
         if shelf.damaged:
             self.doubts["rows of a shelf"] = f"{shelf.damaged} of them are damaged"

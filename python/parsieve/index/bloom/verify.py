@@ -11,8 +11,9 @@ from parsieve import _core
 from parsieve._core import ParsieveError
 from parsieve.index.bloom.reader import BloomReader
 from parsieve.index.bloom.shelf import Filled, unshelve
-from parsieve.index.findings import UNREADABLE_ROWS, IndexProblem, current_rows, name_of, reason_of
+from parsieve.index.findings import UNREADABLE_ROWS, IndexProblem, current_rows, name_of
 from parsieve.index.log.commit import TEXT_FORM, BloomState, Content, TextState
+from parsieve.index.log.parts import doubt_of
 from parsieve.index.scan.units import UnitNumbers
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Lake, Location, Snapshot
@@ -37,10 +38,8 @@ def verify(store: Store, state: BloomState, lake: Lake | None, snapshot: Snapsho
             directory = _core.Shelf.read(shelf.directory.get(store))
             name = shelf.rows.name
             shelved |= {Location(*filled.location): filled for filled in unshelve(directory, store.get(name))}
-        except OSError as error:
-            problems.append(IndexProblem(path, name, reason_of(error), loses_rows=False))
-        except ParsieveError as error:
-            problems.append(IndexProblem(path, name, str(error), loses_rows=False))
+        except (OSError, ParsieveError) as error:
+            problems.append(IndexProblem(path, *doubt_of(name, error), loses_rows=False))
     bound = reader.bound
     problems += [IndexProblem(path, name, reason, loses_rows=False) for name, reason in reader.doubts.items()]
     content: Content = state.content if isinstance(state, TextState) else "values"

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from parsieve.lake.base import Lake, LeftOut, Slice, Snapshot
+from parsieve.lake.base import LASTING_REASONS, SAME_LOCATION, Lake, LeftOut, Slice, Snapshot
 from parsieve.lake.slices import locations_and_tokens
 from parsieve.observe.logs import INDEX
 
@@ -30,7 +30,7 @@ def settle(lake: Lake, snapshot: Snapshot) -> Snapshot:
         return snapshot
     settled = lake.settled(snapshot)
     counts = Counter(locations_and_tokens(settled.slices)[0])
-    duplicates = {location: "two files have this location" for location, count in counts.items() if count > 1}
+    duplicates = {location: SAME_LOCATION for location, count in counts.items() if count > 1}
     if duplicates:
         settled = replace(settled, unsettled={**(settled.unsettled or {}), **duplicates})
     return settled
@@ -42,8 +42,12 @@ def unsettled(snapshot: Snapshot) -> tuple[LeftOut, ...]:
     locations, _ = locations_and_tokens(snapshot.slices)
     numbers = [number for number, location in enumerate(locations) if location in reasons]
     return tuple(
-        LeftOut(path_of_slice(file_slice), reasons[file_slice.location]) for file_slice in snapshot.slices.at(numbers)
+        _left_out(path_of_slice(file_slice), reasons[file_slice.location]) for file_slice in snapshot.slices.at(numbers)
     )
+
+
+def _left_out(path: str, reason: str) -> LeftOut:
+    return LeftOut(path, reason, until_update=reason not in LASTING_REASONS)
 
 
 def path_of_slice(file_slice: Slice) -> str:

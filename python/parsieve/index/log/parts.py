@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +65,24 @@ class BrokenPartError(FormatError):
         self.name = name
         self.why = why
         self.gone = gone
+
+
+@contextlib.contextmanager
+def naming_remedy() -> Iterator[None]:
+    """Turn the error for a part that is missing or damaged into a public one that says what to do."""
+    try:
+        yield
+    except BrokenPartError as error:
+        raise FormatError(f"the index is damaged, so build it again with build_index(): {error}") from error
+
+
+def doubt_of(name: str, error: Exception) -> tuple[str, str]:
+    """Return the name of a part that cannot be used, and the reason. `name` is for errors that name no part."""
+    if isinstance(error, BrokenPartError):
+        return error.name, error.why
+    if isinstance(error, FileNotFoundError):
+        return name, "it is missing"
+    return name, f"it cannot be read: {error}" if isinstance(error, OSError) else str(error)
 
 
 @dataclass(frozen=True, slots=True)

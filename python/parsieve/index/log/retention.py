@@ -14,9 +14,10 @@ from parsieve.index.log.columns import path_of
 from parsieve.index.log.commit import Commit
 from parsieve.index.log.garbage import GARBAGE_AGE, OLDER_THAN, OlderThan
 from parsieve.index.log.log import Log
+from parsieve.index.log.parts import NOTICES
 from parsieve.index.log.publish import Transaction
 from parsieve.index.reports import DropReport, ExpireReport, Remaining
-from parsieve.io.store.base import Stored
+from parsieve.io.store.base import Store, Stored
 from parsieve.io.store.local import LocalStore
 from parsieve.lake.base import ColumnPath
 from parsieve.predicate.expressions.expression import index_name
@@ -102,23 +103,24 @@ def remove(log: Log, versions: Sequence[int], garbage_age: dt.timedelta) -> Expi
     return ExpireReport(len(versions), len(collected.removed), freed, remaining)
 
 
-def remove_empty_index(store: LocalStore) -> None:
-    """Remove the last version and the empty folders of an index that was dropped."""
+def remove_empty_index(store: Store) -> None:
+    """Remove the last version of an index that was dropped, and the empty folders of a local one."""
     log = Log(store)
     newest = log.newest()
     if newest is None or not newest.is_empty:
         return
     versions = {file.name for _, file in log.stored()}
-    folders = [path for path in store.root.iterdir() if path.is_dir()] if store.root.is_dir() else []
-    stored = {file.name for folder in folders for file in store.list(folder.name)}
+    folders = (*garbage.FOLDERS, NOTICES)
+    stored = {file.name for folder in folders for file in store.list(folder)}
     if stored - versions:
         return
     for name in sorted(versions):
         store.delete(name)
-    for folder in [*folders, store.root]:
-        # The folder is not empty if another process has started a build there.
-        with contextlib.suppress(OSError):
-            folder.rmdir()
+    if isinstance(store, LocalStore):
+        for path in [*(store.root / folder for folder in folders), store.root]:
+            # The folder is not empty if another process has started a build there.
+            with contextlib.suppress(OSError):
+                path.rmdir()
 
 
 def _first_without_gap(versions: Sequence[int]) -> int:
@@ -142,6 +144,11 @@ def _limit(older_than: OlderThan) -> tuple[float, dt.timedelta | None]:
         raise TypeError(
             "older_than must be a number of days, a timedelta or a datetime, such as timedelta(days=7), "
             f"not {older_than!r}"
+        )
+    if older_than < dt.timedelta(0):
+        raise ValueError(
+            f"older_than is negative ({older_than / dt.timedelta(days=1):g} days); pass the age in days from which "
+            "versions are removed, such as 7, or 0 to remove all versions but the newest"
         )
     # Compute in seconds, because a date a million days ago is out of range.
     return time.time() - older_than.total_seconds(), older_than

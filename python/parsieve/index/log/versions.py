@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from parsieve.errors import IndexNotFoundError
 from parsieve.index.log.commit import Commit, TableState
 from parsieve.index.log.log import Log
+from parsieve.index.log.parts import naming_remedy
 from parsieve.io.store.base import NoStore, Store
 from parsieve.io.store.local import LocalStore
 from parsieve.io.store.open import open_store
@@ -32,9 +33,17 @@ class Versions:
     """The versions of the index of a table."""
 
     def __init__(
-        self, where: Any, storage_options: Mapping[str, str] | None = None, before: Store | None = None
+        self,
+        where: Any,
+        storage_options: Mapping[str, str] | None = None,
+        before: Store | None = None,
+        problem: str = "",
     ) -> None:
-        """Build new indexes in a store. An older version of the package may have stored the index in `before`."""
+        """Build new indexes in a store, unless there is a problem with its location.
+
+        An older version of the package may have stored the index in `before`.
+        """
+        self._problem = problem
         self._home = Log(open_store(where, storage_options))
         self._before = None if before is None else Log(before)
         # Where the newest version is.
@@ -93,12 +102,20 @@ class Versions:
             except FileNotFoundError:
                 return
 
-    def drafting(self) -> AbstractContextManager[Log]:
-        """Return a log to commit to, which removes the files of a build that fails."""
+    def check_place(self) -> None:
+        """Raise `ValueError` if no index of the table must be written to the location."""
+        if self._problem:
+            raise ValueError(self._problem)
+
+    @contextmanager
+    def drafting(self) -> Iterator[Log]:
+        """Yield a log to commit to, and remove the files of a build that fails."""
         from parsieve.index.log.drafts import drafting
 
+        self.check_place()
         self.log.store.require_writable()
-        return drafting(self.log.store)
+        with naming_remedy(), drafting(self.log.store) as log:
+            yield log
 
     def drop(self, columns: Sequence[str | Sequence[str]] | None = None) -> DropReport:
         """Drop some columns, or all of them, and remove the files that are no longer needed."""
@@ -126,6 +143,8 @@ class Versions:
         before = None if self._before is None else self._before.store
         if isinstance(before, LocalStore):
             retention.remove_empty_index(before)
+        if self._problem:
+            retention.remove_empty_index(self._home.store)
 
     def not_found(self) -> IndexNotFoundError:
         """Return the error for a method that needs an index."""

@@ -16,7 +16,7 @@ from parsieve._core import Fetched, FileMap, FormatError, PageMap, ParsieveError
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.commit import MapState
-from parsieve.index.log.parts import MapPart
+from parsieve.index.log.parts import MapPart, doubt_of
 from parsieve.io.parallel import map_in_threads, run_in_threads
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.io.sources import Range
@@ -104,8 +104,12 @@ class MapReader:
                 raise FormatError("the bindings of the map of pages have no ids")
             return bound
         except self.permanent_errors as error:
-            self.doubts["bindings of the map of pages"] = str(error)
+            self._doubt("bindings of the map of pages", error)
             return bindings.NOTHING
+
+    def _doubt(self, name: str, error: Exception) -> None:
+        part, reason = doubt_of(name, error)
+        self.doubts[part] = reason
 
     def read(
         self, slices: Sequence[Slice], row_groups: Sequence[Sequence[int] | None] | None = None
@@ -182,7 +186,7 @@ class MapReader:
             opened = self._open(part)
             return self._read_blocks(part, opened, wanted)
         except self.permanent_errors as error:
-            self.doubts[part.directory.name] = str(error)
+            self._doubt(part.directory.name, error)
             return [None] * len(wanted)
 
     def _open(self, part: MapPart) -> PageMap:
@@ -215,7 +219,7 @@ class MapReader:
         try:
             _, answer = opened.file(number, fetched, row_groups)
         except self.permanent_errors as error:
-            self.doubts[part.directory.name if part.blocks is None else part.blocks.name] = str(error)
+            self._doubt(part.directory.name if part.blocks is None else part.blocks.name, error)
             return None
         if answer is None and part.blocks is not None:
             self.doubts[part.blocks.name] = "it is shorter than when it was written"

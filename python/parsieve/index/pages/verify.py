@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from parsieve._core import Fetched, PageMap, ParsieveError
 from parsieve.errors import ConflictError
-from parsieve.index.findings import IndexProblem, name_of, reason_of
+from parsieve.index.findings import IndexProblem, name_of
 from parsieve.index.log.commit import MapState
-from parsieve.index.log.parts import MapPart
+from parsieve.index.log.parts import MapPart, doubt_of
 from parsieve.index.pages.build import WINDOW, try_read_map
 from parsieve.index.pages.reader import MapReader
 from parsieve.io.parallel import map_in_threads
@@ -61,10 +61,8 @@ def _damages(store: Store, part: MapPart) -> dict[str, str]:
                 fetched.insert(first, data)
             for number in numbers:
                 opened.file(number, fetched)
-    except OSError as error:
-        return {name: reason_of(error)}
-    except ParsieveError as error:
-        return {name: str(error)}
+    except (OSError, ParsieveError) as error:
+        return dict([doubt_of(name, error)])
     return {}
 
 

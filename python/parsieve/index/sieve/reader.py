@@ -17,7 +17,7 @@ from parsieve._core import FormatError, ParsieveError
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.commit import ColumnState
-from parsieve.index.log.parts import BrokenPartError, Part
+from parsieve.index.log.parts import BrokenPartError, Part, doubt_of
 from parsieve.index.sieve.query import Query
 from parsieve.io.parallel import map_in_threads
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
@@ -72,6 +72,8 @@ class ColumnReader:
         self.state = state
         # Why parts cannot be used, by name.
         self.doubts: dict[str, str] = {}
+        # Why questions could not be answered although no part is damaged.
+        self.refused: dict[str, str] = {}
         # Whether a file of this version is missing, because the version was expired.
         self.gone = False
         self._lock = threading.Lock()
@@ -159,7 +161,7 @@ class ColumnReader:
             encoded = query.on(self.axis)
         except (TypeError, ParsieveError) as error:
             # The literal has another type than the column, so the index cannot answer.
-            self.doubts[f"a question to {'.'.join(self.state.path)}"] = str(error)
+            self.refused[f"a question to {'.'.join(self.state.path)}"] = str(error)
             return None
         answer: Answer | None = None
         if isinstance(timeline, _core.SieveTimeline):
@@ -245,6 +247,7 @@ class ColumnReader:
         for file, parts in by_file.items():
             data: list[bytes] = [b""] * len(parts)
             name = f"segment file {file}"
+            is_missing = False
             try:
                 stored = self.state.base.files[file]
                 name = stored.name
@@ -254,25 +257,22 @@ class ColumnReader:
                 ranges = iter(self.store.get_ranges(stored.name, inside) if inside else [])
                 data = [next(ranges) if end <= stored.size else b"" for _, end in spans]
             except (FileNotFoundError, IndexError) as error:
+                is_missing = True
                 self._doubt(name, error)
             for (part, number, *_), content in zip(parts, data, strict=True):
                 try:
                     load_part(timeline, part, number, content)
                 except ParsieveError as error:
-                    self._doubt(f"{name}, {PART_NAMES[part]} {number}", error)
+                    # Without any bytes, the checksum of a part does not match either, but that is not the problem.
+                    if not is_missing:
+                        self._doubt(f"{name}, {PART_NAMES[part]} {number}", error)
                 self._loaded += len(content)
 
     def _doubt(self, name: str, error: Exception) -> None:
-        if isinstance(error, BrokenPartError):
-            self.gone |= error.gone
-            self.doubts[error.name] = error.why
-        elif isinstance(error, FileNotFoundError):
+        if isinstance(error, FileNotFoundError) or (isinstance(error, BrokenPartError) and error.gone):
             self.gone = True
-            self.doubts[name] = "it is missing"
-        elif isinstance(error, OSError):
-            self.doubts[name] = f"it cannot be read: {error}"
-        else:
-            self.doubts[name] = str(error)
+        part, reason = doubt_of(name, error)
+        self.doubts[part] = reason
 
     def numbered(self, slices: Sequence[Slice]) -> pa.Array:
         """Return the number of each slice, or null if the index does not cover the current version of the slice.

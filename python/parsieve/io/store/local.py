@@ -38,6 +38,12 @@ class LocalStore(Store):
         """Return whether the table is a single file, which cannot contain a folder."""
         return self.root.parent.is_file()
 
+    def _is_a_file(self) -> UnsupportedError:
+        return UnsupportedError(
+            f"the index location {self.root} is a file, not a folder; pass a folder, which need not exist yet, as "
+            "index_location="
+        )
+
     def _get(self, name: str) -> bytes:
         return (self.root / name).read_bytes()
 
@@ -79,6 +85,8 @@ class LocalStore(Store):
 
     def require_writable(self) -> None:
         """Raise an error if the folder cannot be written to or created."""
+        if self.root.is_file():
+            raise self._is_a_file()
         if self._is_below_a_file():
             raise UnsupportedError(
                 f"{self.root.parent} is a file, and an index needs a folder: pass one as index_location=, or "
@@ -119,12 +127,17 @@ class LocalStore(Store):
         """Return the files of a folder."""
         files = []
         no_folder = (FileNotFoundError, NotADirectoryError) if self._is_below_a_file() else (FileNotFoundError,)
-        with contextlib.suppress(*no_folder), os.scandir(self.root / folder) as entries:
-            for entry in entries:
-                # A file may be deleted after it is listed.
-                with contextlib.suppress(FileNotFoundError):
-                    state = entry.stat()
-                    files.append(Stored(f"{folder}/{entry.name}", state.st_size, state.st_mtime))
+        try:
+            with contextlib.suppress(*no_folder), os.scandir(self.root / folder) as entries:
+                for entry in entries:
+                    # A file may be deleted after it is listed.
+                    with contextlib.suppress(FileNotFoundError):
+                        state = entry.stat()
+                        files.append(Stored(f"{folder}/{entry.name}", state.st_size, state.st_mtime))
+        except NotADirectoryError as error:
+            if self.root.is_file():
+                raise self._is_a_file() from error
+            raise
         return sorted(files)
 
     def delete(self, name: str) -> None:

@@ -31,6 +31,7 @@ class ObjectStore(Store):
         self._obstore = obstore
         self._store = store
         self._prefix = prefix.strip("/") + "/" if prefix.strip("/") else ""
+        self._uri = name
         self._name = name or f"{store!r}/{self._prefix}"
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -38,6 +39,11 @@ class ObjectStore(Store):
 
         super().__setstate__(state)
         self._obstore = obstore
+
+    @property
+    def location(self) -> tuple[Any, str]:
+        """Return the URI that was opened, or else the obstore store, and the path of the folder in it."""
+        return self._store if self._uri is None else self._uri, self._prefix
 
     def __str__(self) -> str:
         return self._name

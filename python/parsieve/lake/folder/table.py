@@ -19,7 +19,7 @@ from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.io.index_location import BELOW, Places
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
-from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot
+from parsieve.lake.base import NO_CHANGE_TIME, AsOf, ColumnPath, Slice, Snapshot
 from parsieve.lake.folder import hive
 from parsieve.lake.folder.slices import FolderSlices
 from parsieve.lake.rows.adapter import Adapter
@@ -33,6 +33,7 @@ from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
 from parsieve.predicate.expressions.expression import computed
 
 if TYPE_CHECKING:
+    from parsieve.io.store.base import Store
     from parsieve.lake.rows.checked_files import CheckedFiles
 
 
@@ -91,6 +92,12 @@ class ParquetDir(Adapter):
             "its filesystem or bucket; pass another place as index_location="
         )
         return Places(self._storage.next_to(), below, problem)
+
+    def problem_with_index(self, store: Store) -> str:
+        """Return why an index must not be written to a store: readers of the folder would read it, too."""
+        from parsieve.lake.storage.index_place import problem_with
+
+        return problem_with(self._storage, store)
 
     @property
     def storage(self) -> Storage:
@@ -271,7 +278,7 @@ class ParquetDir(Adapter):
 def _why_young(file: ListedFile | None) -> str:
     """Return the reason why a file has no token even after a wait."""
     if file is not None and file.settles >= NEVER:
-        return "its store gives neither an ETag nor a time of change, so a change would go unnoticed"
+        return NO_CHANGE_TIME
     seconds = 0.0 if file is None else (file.settles - time.time_ns()) / 1e9
     if seconds <= LONGEST_WAIT_NS / 1e9:
         return "it changed while the index was being prepared"

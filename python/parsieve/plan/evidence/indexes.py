@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from operator import or_
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +26,10 @@ UNREADABLE = "the part of the index that covers it cannot be read"
 REASONS = frozenset((NEW, CHANGED, YOUNG, UNREADABLE))
 
 
+# An index that is "unusable" may work the next time; one that is "damaged" has to be built again.
+Health = Literal["sound", "unusable", "damaged"]
+
+
 class IndexAnswers(NamedTuple):
     """What the indexes of a table answered about the questions of a plan."""
 
@@ -37,6 +41,8 @@ class IndexAnswers(NamedTuple):
     problems: list[str]
     # Why no index covers a kept slice, by the number of the slice.
     doubts: dict[int, list[str]]
+    # Whether a part is damaged or missing for good, or could not be read this time.
+    health: Health = "sound"
 
 
 def apply_indexes(
@@ -67,7 +73,9 @@ def apply_indexes(
             tokens = [index.indexed_tokens(question) for question in questions for index in indexes]
             doubts = uncovered(slices, numbers, list(filter(None, tokens)), bool(failed))
     problems = [f"the index, {part}: {error}" for part, error in failed.items()]
-    return IndexAnswers([sieve, *texts], by_sieve, problems, doubts)
+    has_failed = any(index.failed for index in indexes)
+    health: Health = "damaged" if view.doubts else "unusable" if has_failed else "sound"
+    return IndexAnswers([sieve, *texts], by_sieve, problems, doubts, health)
 
 
 def either(left: pa.BooleanArray | None, right: pa.BooleanArray | None) -> pa.BooleanArray | None:

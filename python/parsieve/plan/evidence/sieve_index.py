@@ -244,7 +244,7 @@ class SieveIndexEvidence(Evidence):
     @property
     def doubts(self) -> dict[str, str]:
         """The parts that could not be used, with the reasons."""
-        return {**self._view.doubts, **self.failed}
+        return {**self._view.doubts, **self._view.refused, **self.failed}
 
     def describe(self, question: Question, unit: int) -> str:
         """Describe the answer of the index."""

@@ -20,7 +20,7 @@ from parsieve.observe.logs import SPARK, place
 from parsieve.predicate.expressions.expression import index_name
 from parsieve.spark.build import kinds
 from parsieve.spark.build.executor import MEMORY, SparkExecutor
-from parsieve.spark.tables import lake_and_store, view_of
+from parsieve.spark.tables import lake_and_writable_store, view_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,7 +98,7 @@ def build_index(
     sieve_rate = SIEVE_FPP if rate == "auto" else rate
     # None means no fingerprints. A Bloom index never has any, so its rate is the default.
     bloom_rate = BLOOM_FPP if rate is None or rate == "auto" else rate
-    lake, store = lake_and_store(spark, table, index_location, storage_options)
+    lake, store = lake_and_writable_store(spark, table, index_location, storage_options)
     log = Log(store)
     snapshot = settle(lake, lake.snapshot(as_of))
     named = [columns] if isinstance(columns, str) else columns

@@ -14,13 +14,14 @@ from parsieve.index.bloom.update import update as update_bloom
 from parsieve.index.build.settle import log_left_out, settle, unsettled
 from parsieve.index.log.columns import paths_of
 from parsieve.index.log.log import Log
+from parsieve.index.log.parts import naming_remedy
 from parsieve.index.pages import maintain
 from parsieve.index.sieve.compact import compact as compact_sieve
 from parsieve.index.sieve.update import update as update_sieve
 from parsieve.index.table_index import TableIndex
 from parsieve.observe.logs import SPARK, place, summary
 from parsieve.spark.build.executor import MEMORY, SparkExecutor
-from parsieve.spark.tables import lake_and_store, view_of
+from parsieve.spark.tables import lake_and_store, lake_and_writable_store, view_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,14 +59,16 @@ def update_index(
     >>> pss.update_index(spark, folder).version
     2
     """
-    lake, store = lake_and_store(spark, table, index_location, storage_options)
+    lake, store = lake_and_writable_store(spark, table, index_location, storage_options)
     log = Log(store)
     snapshot = settle(lake, lake.snapshot(as_of))
     log_left_out(unsettled(snapshot), f"the index in {store}")
     executor = SparkExecutor(spark, store, memory)
-    version = update_sieve(log, lake, snapshot, executor, compaction=compaction)
-    version = update_bloom(log, lake, snapshot, executor) or version
-    view = view_of(log, maintain.update(log, lake, snapshot, executor).version or version)
+    with naming_remedy():
+        version = update_sieve(log, lake, snapshot, executor, compaction=compaction)
+        version = update_bloom(log, lake, snapshot, executor) or version
+        version = maintain.update(log, lake, snapshot, executor).version or version
+    view = view_of(log, version)
     SPARK.info("update index of %s: version %d", place(lake.uri), view.version)
     return view
 
@@ -94,12 +97,14 @@ def compact(
     >>> pss.compact(spark, folder).version
     3
     """
-    lake, store = lake_and_store(spark, table, index_location, storage_options)
+    lake, store = lake_and_writable_store(spark, table, index_location, storage_options)
     log = Log(store)
     paths = None if columns is None else paths_of([columns] if isinstance(columns, str) else columns)
     executor = SparkExecutor(spark, store)
-    version = compact_sieve(log, executor, paths, lake, lake.snapshot(), purge=purge)
-    view = view_of(log, maintain.compact(log, purge=purge) or version)
+    with naming_remedy():
+        version = compact_sieve(log, executor, paths, lake, lake.snapshot(), purge=purge)
+        version = maintain.compact(log, purge=purge) or version
+    view = view_of(log, version)
     SPARK.info("compact index of %s: version %d", place(lake.uri), view.version)
     return view
 
