@@ -18,11 +18,9 @@ _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "gcs": "gs"}
 
 def problem_with(storage: Storage, store: Store) -> str:
     """Return why an index must not be written to a store, or "" if readers of the folder do not find it there."""
-    # Nothing can be written to a location that is a file. The store says so.
-    if storage.is_single_file() or (isinstance(store, LocalStore) and store.root.is_file()):
-        return ""
     visible = [inside for inside in _paths_inside(storage, store) if not any(map(is_ignored, inside.parts))]
-    if not visible:
+    # Nothing can be written to a location that is a file. The store says so.
+    if not visible or storage.is_single_file() or (isinstance(store, LocalStore) and store.root.is_file()):
         return ""
     return (
         f"the index location {store} is inside the folder of the table, {storage.uri}, so readers of the folder would "
