@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import parsieve as ps
 from parsieve.cli.keyfile import read_key_bytes
-from parsieve.cli.output import Console, in_shell, seconds, size
+from parsieve.cli.output import Console, seconds, size
 from parsieve.cli.parser import Commands, Parser, rows_of
 from parsieve.cli.probe import value_of
+from parsieve.cli.texts.hints import in_shell
 from parsieve.wording import count
 
 if TYPE_CHECKING:
@@ -334,7 +335,7 @@ def _advice_row(advice: ps.Advice) -> dict[str, Any]:
         "files for a key": _reads(advice.minmax_reads, key),
         "missing key": _reads(advice.minmax_absent, absent),
         "interval": _reads(advice.minmax_reads, interval),
-        "note": advice.why,
+        "note": in_shell(advice.why),
     }
 
 

@@ -141,10 +141,10 @@ def _require_catalog(engine: Engine, url: URL, name: str) -> None:
 
 def _catalog_names(connection: Connection) -> list[str]:
     """Return the names of the catalogs in a database."""
-    from sqlalchemy import column, select, table, union
+    from sqlalchemy import column, select, table
 
-    selects = [select(column("catalog_name")).select_from(table(name)) for name in TABLES]
-    return sorted(connection.execute(union(*selects)).scalars())
+    name = column("catalog_name")
+    return sorted({str(row[0]) for of in TABLES for row in connection.execute(select(name).select_from(table(of)))})
 
 
 def _cause(error: Exception, url: URL) -> str:
