@@ -143,7 +143,7 @@ def _catalog_names(connection: Connection) -> list[str]:
     """Return the names of the catalogs in a database."""
     from sqlalchemy import column, select, table
 
-    name = column("catalog_name")
+    name: Any = column("catalog_name")
     return sorted({str(row[0]) for of in TABLES for row in connection.execute(select(name).select_from(table(of)))})
 
 
