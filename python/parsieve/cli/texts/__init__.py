@@ -1,1 +1,1 @@
-"""Texts between the command line and Python: hints of messages, and keys."""
+"""Texts between the command line and Python: hints of messages, values, and keys."""
