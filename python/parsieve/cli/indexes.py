@@ -30,7 +30,7 @@ def add_commands(commands: Commands) -> None:
         "build",
         _build,
         "Build the index of some columns",
-        "Reads the table once for each kind of index. Quote expressions and composite keys: 'lower(email)' 'tenant, id'.",
+        "Reads the table once for each kind of index. Quote expressions and composite keys: 'lower(a)' 'a, b'.",
     )
     build.add_argument(
         "columns",

@@ -73,7 +73,7 @@ def test_the_help_of_build_names_all_that_can_be_indexed(capsys: Any) -> None:
         "list",
         "expression (lower(a))",
         "composite key ('a, b')",
-        "'lower(email)' 'tenant, id'",
+        "'lower(a)' 'a, b'",
     ):
         assert word in text
 
