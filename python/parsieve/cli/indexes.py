@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import parsieve as ps
-from parsieve.cli.output import Console, in_shell, size
-from parsieve.cli.parser import Commands, Parser, Run, days_of, size_of
+from parsieve.cli.output import Console, size
+from parsieve.cli.parser import Commands, Parser, Run, days_of, rate_or_none, size_of
 from parsieve.cli.tables import add_expose, add_table, open_of
+from parsieve.cli.texts.hints import in_shell
 from parsieve.index.build.kinds import KINDS
 from parsieve.index.sizes import lookup_bytes, stored_bytes
 from parsieve.predicate.expressions.expression import index_name
@@ -25,8 +26,18 @@ def add_commands(commands: Commands) -> None:
         add_table(parser)
         return parser
 
-    build = command("build", _build, "Build the index of some columns", "Reads the table once for each kind of index.")
-    build.add_argument("columns", metavar="COLUMN", nargs="+", help="a column; a struct's field as struct.field")
+    build = command(
+        "build",
+        _build,
+        "Build the index of some columns",
+        "Reads the table once for each kind of index. Quote expressions and composite keys: 'lower(a)' 'a, b'.",
+    )
+    build.add_argument(
+        "columns",
+        metavar="COLUMN",
+        nargs="+",
+        help="a column, a struct's field (a.b), a list, an expression (lower(a)), or a composite key ('a, b')",
+    )
     build.add_argument(
         "--kind",
         choices=KINDS,
@@ -88,6 +99,13 @@ def _add_layout(parser: Parser) -> None:
         help="what the index can skip: file, row_group, rows (20,000 rows), or auto (default: auto)",
     )
     parser.add_argument(
+        "--fpp",
+        type=rate_or_none,
+        default=0.02,
+        metavar="RATE",
+        help="units that a query for a missing key keeps, such as 0.02 or 2%%, or none (default: 0.02)",
+    )
+    parser.add_argument(
         "--keep-keys",
         action="store_true",
         help="store all keys of a Sieve index, so that compactions need not read the table",
@@ -106,7 +124,7 @@ def _update(options: argparse.Namespace) -> int:
 
 
 def _layout(options: argparse.Namespace) -> dict[str, Any]:
-    return {"unit": options.unit, "keep_keys": options.keep_keys, "pages": options.pages}
+    return {"unit": options.unit, "fpp": options.fpp, "keep_keys": options.keep_keys, "pages": options.pages}
 
 
 def _effort(options: argparse.Namespace) -> dict[str, Any]:

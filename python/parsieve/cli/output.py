@@ -10,29 +10,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from parsieve.cli.texts.hints import in_shell
+
 STYLES = {"bold": "1", "dim": "2", "red": "1;31", "yellow": "1;33"}
-# Hints that messages give in terms of Python, and the same in a shell.
-IN_SHELL = {
-    "expire_index(older_than=0)": "`parsieve index expire --older-than 0`",
-    "update_index()": "`parsieve index update`",
-    'kind="sieve"': "--kind sieve",
-    "row_groups=True": "--row-groups",
-    "index_location=PLACE": "--index-location PLACE",
-    "pass timezone='UTC'": "pass --timezone UTC",
-    "pass timezone=": "pass --timezone",
-    "pass params=": "write the value itself",
-}
-
-
-def in_shell(text: str) -> str:
-    """Return a message with its hints in terms of the command line.
-
-    >>> in_shell("not in the index; update_index() adds it")
-    'not in the index; `parsieve index update` adds it'
-    """
-    for python, shell in IN_SHELL.items():
-        text = text.replace(python, shell)
-    return text
 
 
 class Console:
@@ -95,7 +75,7 @@ class Console:
         """Show the log of `parsieve.*`: warnings, with `-v` steps, with `-vv` details, with `-q` only errors."""
         logger = logging.getLogger("parsieve")
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        handler.setFormatter(_Formatter("%(name)s: %(message)s"))
         before = logger.level
         level = logging.ERROR if self.quiet else [logging.WARNING, logging.INFO, logging.DEBUG][min(self.verbose, 2)]
         logger.setLevel(level)
@@ -105,6 +85,14 @@ class Console:
         finally:
             logger.removeHandler(handler)
             logger.setLevel(before)
+
+
+class _Formatter(logging.Formatter):
+    """Formats lines of the log, with their hints in terms of the command line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        return in_shell(super().format(record))
 
 
 def in_color(choice: str, stream: TextIO) -> bool:

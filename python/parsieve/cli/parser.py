@@ -176,6 +176,21 @@ def rate_of(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is not a rate; write 0.01 or 1%") from None
 
 
+def rate_or_none(text: str) -> float | None:
+    """Return a false positive rate, or None for the text "none".
+
+    >>> from parsieve.cli.parser import rate_or_none
+    >>> rate_or_none("2%"), rate_or_none("none")
+    (0.02, None)
+    """
+    if text.casefold() == "none":
+        return None
+    try:
+        return rate_of(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, or none") from None
+
+
 def rows_of(text: str) -> int:
     """Return a number of rows."""
     if not (text.isascii() and text.isdigit()):

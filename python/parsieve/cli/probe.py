@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import datetime as dt
-import re
-import uuid
-from collections.abc import Callable, Sequence
-from decimal import Decimal
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
 
 import parsieve as ps
 from parsieve.cli.files import add_path, keys_of
 from parsieve.cli.output import cell
 from parsieve.cli.parser import Commands
+from parsieve.cli.texts.values import value_of
 
 
 def add_command(commands: Commands) -> None:
@@ -29,6 +26,11 @@ def add_command(commands: Commands) -> None:
 
 
 def _probe(options: argparse.Namespace) -> int:
+    if Path(options.file).is_dir():
+        raise IsADirectoryError(
+            f"{options.file} is a folder, and this command takes one file; to find the files of a folder that can hold "
+            f"a value, run: parsieve plan {options.file} '{options.column} = VALUE'"
+        )
     with ps.open_filters(options.file, keys_of(options)) as filters:
         values = [value_of(text, filters.column_type(options.column)) for text in options.values]
         answers = filters.might_contain({options.column: values})
@@ -56,35 +58,3 @@ def _reasons(filters: ps.FileFilters, column: str, answers: Sequence[bool]) -> l
         "the filter excludes it" if not answer else "the filter does not exclude it" if number in places else absent
         for number, answer in enumerate(answers)
     ]
-
-
-# How to convert text to each column type.
-_READERS: dict[str, Callable[[str], Any]] = {
-    "integer": int,
-    "unsigned": int,
-    "real": float,
-    "decimal": Decimal,
-    "date": dt.date.fromisoformat,
-    "time": dt.time.fromisoformat,
-    "timestamp": dt.datetime.fromisoformat,
-    "instant": dt.datetime.fromisoformat,
-}
-
-
-def value_of(text: str, column_type: str | None) -> Any:
-    """Return the text of an argument as a value of a column, whose type is None if it has no filters."""
-    if column_type is None:
-        return text
-    physical, meaning = column_type.split(" ")
-    if physical == "FIXED_LEN_BYTE_ARRAY(16)" and re.fullmatch(
-        r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", text
-    ):
-        return uuid.UUID(text)
-    reader = _READERS.get(meaning.split("[")[0], str)
-    # Python's times have microseconds, and drop further digits silently.
-    if re.match(r"time|instant", meaning) and re.search(r"[.,]\d{6}0*[1-9]", text):
-        raise ValueError(f"{text!r} has nanoseconds, which this command does not support; use Python")
-    try:
-        return reader(text)
-    except (ValueError, ArithmeticError):
-        raise ValueError(f"{text!r} is not a value of type {column_type}") from None

@@ -7,24 +7,21 @@ import csv
 import json
 import logging
 import math
-import sys
 import time
-from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import parsieve as ps
 from parsieve.cli.keyfile import read_key_bytes
-from parsieve.cli.output import Console, in_shell, seconds, size
+from parsieve.cli.output import Console, seconds, size
 from parsieve.cli.parser import Commands, Parser, rows_of
-from parsieve.cli.probe import value_of
+from parsieve.cli.texts.hints import in_shell
+from parsieve.cli.texts.keys import KeyText, read_keys_from, typed_keys
 from parsieve.wording import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from parsieve.predicate.expr import Column
 
 # Messages name at most this many keys.
 MOST_NAMED = 10
@@ -223,7 +220,7 @@ def _lookup(options: argparse.Namespace) -> int:
     columns = None if options.columns is None else next(csv.reader([options.columns]))
     begun = time.perf_counter()
     result = table.lookup(
-        compared.path if isinstance(compared, Column) else name, _typed_keys(texts, column), columns, as_of=as_of
+        compared.path if isinstance(compared, Column) else name, typed_keys(texts, column), columns, as_of=as_of
     )
     elapsed = time.perf_counter() - begun
     rows, missing = _printable_rows(result.table.slice(0, options.limit)), [str(key) for key in result.missing]
@@ -241,7 +238,7 @@ def _lookup(options: argparse.Namespace) -> int:
     return 0 if len(result) else 1
 
 
-def _column_and_keys(options: argparse.Namespace) -> tuple[str, list[str]]:
+def _column_and_keys(options: argparse.Namespace) -> tuple[str, list[KeyText]]:
     """Return the name of the column, and the text of its keys."""
     pairs = [argument.partition("=") for argument in options.keys]
     names = list(dict.fromkeys(name for name, _, _ in pairs))
@@ -253,25 +250,10 @@ def _column_and_keys(options: argparse.Namespace) -> tuple[str, list[str]]:
     bare = [name for name, equals, _ in pairs if not equals]
     if bare and options.keys_from is None:
         options.parser.error(f"{bare[0]!r} has no value; write {bare[0]}=VALUE, or read keys with --keys-from")
-    texts = [text for _, equals, text in pairs if equals]
-    if options.keys_from == "-":
-        texts += sys.stdin.read().splitlines()
-    elif options.keys_from is not None:
-        texts += Path(options.keys_from).read_text(encoding="utf-8").splitlines()
+    texts = [KeyText(text) for _, equals, text in pairs if equals]
+    if options.keys_from is not None:
+        texts += read_keys_from(options.keys_from)
     return names[0], texts
-
-
-def _typed_keys(texts: Sequence[str], column: Column) -> list[Any]:
-    """Return the text of keys as values of a column."""
-    kind = column.value_type
-    try:
-        column_type = ps.BloomFilter(1, type=kind).column_type
-    except ps.UnsupportedError:
-        column_type = None
-    if str(kind) == "bool":
-        return [{"true": True, "false": False}.get(text.casefold(), text) for text in texts]
-    keys = [value_of(text, column_type) for text in texts]
-    return [key.encode() if isinstance(key, str) and "binary" in str(kind) else key for key in keys]
 
 
 def _printable_rows(table: pa.Table) -> list[dict[str, Any]]:
@@ -334,7 +316,7 @@ def _advice_row(advice: ps.Advice) -> dict[str, Any]:
         "files for a key": _reads(advice.minmax_reads, key),
         "missing key": _reads(advice.minmax_absent, absent),
         "interval": _reads(advice.minmax_reads, interval),
-        "note": advice.why,
+        "note": in_shell(advice.why),
     }
 
 

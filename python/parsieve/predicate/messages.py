@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import reprlib
+from typing import Any
+
 import pyarrow as pa
 
 # How many characters of a predicate a message contains.
@@ -39,6 +43,29 @@ def shortened(text: str) -> str:
     200
     """
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def value_text(value: Any) -> str:
+    """Return a Python value as it is shown in a message: shortened, and times as in SQL.
+
+    >>> import datetime as dt
+    >>> from parsieve.predicate.messages import value_text
+    >>> value_text([dt.datetime(2026, 1, 1), dt.date(2026, 1, 31)])
+    '[2026-01-01 00:00:00, 2026-01-31]'
+    """
+    return _Texts().repr(value)
+
+
+class _Texts(reprlib.Repr):
+    """Shortens values. Python's `repr` of a datetime is longer than the limit, and would be cut in the middle."""
+
+    def repr1(self, x: Any, level: int) -> str:
+        """Return the text of a value, or of an element of a list."""
+        is_time = isinstance(x, dt.date | dt.time) or (isinstance(x, pa.Scalar) and pa.types.is_temporal(x.type))
+        is_numpy_time = getattr(x, "ndim", None) == 0 and getattr(getattr(x, "dtype", None), "kind", None) == "M"
+        if is_time or is_numpy_time:
+            return shortened(str(x))
+        return super().repr1(x, level)
 
 
 def type_name(kind: pa.DataType) -> str:

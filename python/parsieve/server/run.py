@@ -9,6 +9,7 @@ from typing import Any
 
 from parsieve._core import UnsupportedError
 from parsieve.server.app import local_app
+from parsieve.server.open_sql import open_sql_catalog
 from parsieve.server.rest_app import rest_app
 from parsieve.server.rest_catalog import RestCatalog
 from parsieve.server.settings import Limits
@@ -60,7 +61,7 @@ def serve(
     app = (
         rest_app(RestCatalog(catalog_uri, listening.limits.seconds, own_storage=own_storage), listening.limits)
         if is_rest
-        else local_app(LocalCatalog(_catalog(catalog_uri, name, options)), listening.limits, token)
+        else local_app(LocalCatalog(open_sql_catalog(catalog_uri, name, options)), listening.limits, token)
     )
     uvicorn.run(
         app,
@@ -96,12 +97,6 @@ def is_this_machine(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _catalog(uri: str, name: str, options: dict[str, str]) -> Any:
-    from pyiceberg.catalog import load_catalog
-
-    return load_catalog(name, **(options | {"type": "sql", "uri": uri}))
 
 
 def _uvicorn() -> Any:

@@ -22,7 +22,7 @@ from parsieve.cli import main
 from parsieve.cli.commands import build_parser
 from parsieve.cli.keyfile import read_key_bytes
 from parsieve.cli.main import _message
-from parsieve.cli.output import in_shell
+from parsieve.cli.texts.hints import in_shell
 from parsieve.errors import describe
 from parsieve.io import interrupts
 from parsieve.io.store.local import naming_index_folder

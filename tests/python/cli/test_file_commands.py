@@ -118,7 +118,7 @@ def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], file: str, tmp_
         (["probe", file, "id", "one"], "'one' is not a value of type INT64 integer"),
         (["inspect", str(tmp_path / "gone")], "gone: No such file or directory"),
         (["inspect", str(tmp_path / "text")], "not a Parquet file: "),
-        (["probe", str(tmp_path), "id", "1"], "directory"),
+        (["probe", str(tmp_path), "id", "1"], "is a folder"),
     ]:
         assert expected in run(capsys, *arguments, code=2)
 

@@ -64,6 +64,20 @@ def test_every_command_and_option_has_one_line_of_help() -> None:
                 assert len(action.help) < 100, f"{parser.prog} {action.dest}"
 
 
+def test_the_help_of_build_names_all_that_can_be_indexed(capsys: Any) -> None:
+    with pytest.raises(SystemExit):
+        main(["index", "build", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for word in (
+        "struct's field",
+        "list",
+        "expression (lower(a))",
+        "composite key ('a, b')",
+        "'lower(a)' 'a, b'",
+    ):
+        assert word in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -78,6 +92,7 @@ def test_every_command_and_option_has_one_line_of_help() -> None:
         (["plan", "t"], "required: WHERE (try: parsieve plan --help)"),
         (["index", "build", "t", "a", "--memory", "2 parsecs"], "'2 parsecs' is not a size"),
         (["add", "t", "--fpp", "few"], "'few' is not a rate"),
+        (["index", "build", "t", "a", "--fpp", "few"], "'few' is not a rate; write 0.01 or 1%, or none"),
     ],
 )
 def test_wrong_arguments_fail_with_one_line_and_a_suggestion(capsys: Any, arguments: list[str], message: str) -> None:

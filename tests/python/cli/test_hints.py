@@ -39,6 +39,12 @@ def test_probe_shows_the_reason_for_each_answer(folder: Path, capsys: Any) -> No
     assert "the filter does not exclude it" in capsys.readouterr().out
 
 
+def test_probe_takes_one_file(folder: Path, capsys: Any) -> None:
+    assert main(["probe", str(folder), "id", "3"]) == 2
+    expected = f"{folder} is a folder, and this command takes one file; to find the files of a folder that can hold a "
+    assert f"{expected}value, run: parsieve plan {folder} 'id = VALUE'" in capsys.readouterr().err
+
+
 def test_explain_lists_predicates_without_evidence(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "part-0.parquet", write_statistics=False)
     wait_until_old(tmp_path)

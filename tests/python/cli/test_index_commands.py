@@ -86,6 +86,21 @@ def test_a_build_stores_or_drops_the_map_of_pages(folder: Path, capsys: Any) -> 
     assert json.loads(run(capsys, "stats", folder, "--json"))["id"]["pages_bytes"] == 0
 
 
+def test_a_build_takes_the_rate_for_missing_keys(folder: Path, capsys: Any) -> None:
+    def stored_rate(*arguments: str) -> float | None:
+        run(capsys, "build", folder, "id", "--kind", "sieve", *arguments)
+        view = ps.open_table(folder).opened.index.look()
+        assert view is not None
+        layout = view.commit.columns["id",].layout
+        assert layout is not None
+        return layout.fpp
+
+    rates = [stored_rate(), stored_rate("--fpp", "5%"), stored_rate("--fpp=0.5"), stored_rate("--fpp", "none")]
+    assert rates == [0.02, 0.05, 0.5, None]
+    assert main(["index", "build", str(folder), "id", "--fpp", "0"]) == 2
+    assert "--fpp must be between 0 and 1" in capsys.readouterr().err
+
+
 def test_stats_print_a_table_with_sizes_on_disk(folder: Path, capsys: Any) -> None:
     run(capsys, "build", folder, "id", "--kind", "both")
     run(capsys, "build", folder, "sorted", "--kind", "bloom")

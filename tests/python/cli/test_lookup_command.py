@@ -119,6 +119,41 @@ def test_keys_from_files(folder: Path, tmp_path: Path, capsys: Any, monkeypatch:
     assert "keys.tx" in run(capsys, folder, "id", "--keys-from", tmp_path / "keys.tx", code=2)[1]
 
 
+def test_empty_lines_at_the_end_of_a_file_are_no_keys(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "keys.txt").write_bytes(b"3\n1\r\n\r\n\n")
+    assert run(capsys, folder, "id", "--keys-from", tmp_path / "keys.txt", "--columns", "id")[0] == "id\n 3\n 1\n"
+    (tmp_path / "names.txt").write_text("ann\n\n")
+    _, err = run(capsys, folder, "name", "--keys-from", tmp_path / "names.txt", "--columns", "id")
+    assert err.startswith("1 row, ")
+    (tmp_path / "names.txt").write_text("\nann\n")
+    out, _ = run(capsys, folder, "name", "--keys-from", tmp_path / "names.txt", "--columns", "id")
+    assert out == "id\n 3\n 1\n", "elsewhere, an empty line is the empty string"
+
+
+@pytest.mark.parametrize(
+    ("column", "lines", "message"),
+    [
+        (
+            "id",
+            "3\n\n1\n",
+            "line 2, column id: '' is not a value of type INT64 integer; write a value such as 42, or rem",
+        ),
+        ("id", "3\n1\nx\n", "line 3, column id: 'x' is not a value of type INT64 integer; write a value such as 42\n"),
+        ("id", "9223372036854775808", "line 1, column id: 9223372036854775808 is out of the range of 64-bit integers"),
+        ("paid", "true\nmaybe\n", "line 2, column paid: 'maybe' is not a value of type bool; write true or false"),
+        ("price", "1.5\n1,5\n", "line 2, column price: '1,5' is not a value of type "),
+    ],
+)
+def test_an_error_names_the_line_of_the_key(
+    folder: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch, column: str, lines: str, message: str
+) -> None:
+    path = tmp_path / "keys.txt"
+    path.write_text(lines)
+    assert f"{path}, {message}" in run(capsys, folder, column, "--keys-from", path, code=2)[1]
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    assert f"standard input, {message}" in run(capsys, folder, column, "--keys-from", "-", code=2)[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -134,6 +169,6 @@ def test_wrong_arguments(folder: Path, capsys: Any, arguments: list[str], messag
 
 
 def test_errors(folder: Path, capsys: Any) -> None:
-    assert "'abc' is not a value of type INT64" in run(capsys, folder, "id=abc", code=2)[1]
+    assert "column id: 'abc' is not a value of type INT64" in run(capsys, folder, "id=abc", code=2)[1]
     assert "there is no column 'idd'" in run(capsys, folder, "idd=1", code=2)[1]
     assert "there is no column 'nam'" in run(capsys, folder, "id=1", "--columns", "nam", code=2)[1]

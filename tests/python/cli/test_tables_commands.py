@@ -60,7 +60,7 @@ def test_a_plan_with_an_order_lists_the_files_as_they_are_read(folder: Path, cap
     )
     described = json.loads(run(capsys, "plan", folder, "order_id < 300", *arguments, "--json")[0])
     assert (described["order_by"], described["nulls"], described["limit"]) == ("order_id", "first", 1)
-    assert "pass order_by" in run(capsys, "plan", folder, "order_id < 300", "--descending", code=2)[1]
+    assert "pass --order-by" in run(capsys, "plan", folder, "order_id < 300", "--descending", code=2)[1]
 
 
 def test_a_plan_without_files_fails_only_with_exit_code(folder: Path, capsys: Any) -> None:

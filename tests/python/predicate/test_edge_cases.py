@@ -253,6 +253,24 @@ def test_a_predicate_that_excludes_nothing_warns_at_the_line_of_the_caller(
         table.plan(where, on_unknown="error")
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (dt.datetime(2026, 1, 1), "2026-01-01 00:00:00"),
+        (np.datetime64("2026-01-01T00:00:00.000000001"), "2026-01-01T00:00:00.000000001"),
+        (pa.scalar(1, pa.timestamp("ns")), "1970-01-01 00:00:00.000000001"),
+        ("x" * 100, "'xxxxxxxxxxxx...xxxxxxxxxxxxx'"),
+    ],
+)
+def test_a_warning_shows_times_of_tuples_in_full(table: ps.Table, value: Any, text: str) -> None:
+    with pytest.warns(ps.ParsieveWarning) as caught:
+        table.plan([("ts", ">", value)])
+    assert str(caught[0].message).startswith(f"ts > {text} excludes nothing: ")
+    with pytest.warns(ps.ParsieveWarning) as caught:
+        table.plan([("ts", "in", [value])])
+    assert str(caught[0].message).startswith(f"ts in [{text}] excludes nothing: ")
+
+
 def test_each_line_warns_once(table: ps.Table) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")

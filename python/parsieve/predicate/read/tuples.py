@@ -6,7 +6,6 @@ The meaning is that of pyarrow. A list is a conjunction, and a list of lists is 
 
 from __future__ import annotations
 
-import reprlib
 import uuid
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from parsieve.predicate.builder import Builder, Operand, is_text, make_unknown, 
 from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.expr import Always, And, Expr, IsNull, Not, Operator, Unknown, all_of, any_of
 from parsieve.predicate.literals import Value
-from parsieve.predicate.messages import NotUnderstoodError
+from parsieve.predicate.messages import NotUnderstoodError, value_text
 from parsieve.predicate.read.computed import Expressions
 from parsieve.predicate.read.lists import Elements
 from parsieve.predicate.read.nan_rules import compare_ieee
@@ -106,4 +105,4 @@ def _condition(operand: Operand, op: str, value: Any, build: Builder) -> Expr:
         condition = any_of(null, is_member) if None in values else And((Not(null), is_member))
         return condition if op == "in" else Not(condition)
     except NotUnderstoodError as error:
-        return make_unknown(f"{operand.column} {op} {reprlib.repr(value)}", error)
+        return make_unknown(f"{operand.column} {op} {value_text(value)}", error)

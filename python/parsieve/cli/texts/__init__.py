@@ -1,0 +1,1 @@
+"""Texts between the command line and Python: hints of messages, values, and keys."""
