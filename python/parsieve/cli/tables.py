@@ -83,7 +83,7 @@ def add_commands(commands: Commands) -> None:
     )
     advice.add_argument("--where", action="append", default=[], metavar="WHERE", help="a typical query; repeatable")
     add_expose(advice)
-    for parser in (plan, advice):
+    for parser in (plan, lookup, advice):
         add_timezone(parser)
 
 
@@ -220,7 +220,11 @@ def _lookup(options: argparse.Namespace) -> int:
     columns = None if options.columns is None else next(csv.reader([options.columns]))
     begun = time.perf_counter()
     result = table.lookup(
-        compared.path if isinstance(compared, Column) else name, typed_keys(texts, column), columns, as_of=as_of
+        compared.path if isinstance(compared, Column) else name,
+        typed_keys(texts, column),
+        columns,
+        as_of=as_of,
+        timezone=options.timezone,
     )
     elapsed = time.perf_counter() - begun
     rows, missing = _printable_rows(result.table.slice(0, options.limit)), [str(key) for key in result.missing]

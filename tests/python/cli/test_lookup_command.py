@@ -172,3 +172,12 @@ def test_errors(folder: Path, capsys: Any) -> None:
     assert "column id: 'abc' is not a value of type INT64" in run(capsys, folder, "id=abc", code=2)[1]
     assert "there is no column 'idd'" in run(capsys, folder, "idd=1", code=2)[1]
     assert "there is no column 'nam'" in run(capsys, folder, "id=1", "--columns", "nam", code=2)[1]
+
+
+def test_the_time_zone_of_keys(folder: Path, capsys: Any) -> None:
+    _, err = run(capsys, folder, "at=1970-01-01 01:00:00", code=2)
+    assert "or pass --timezone" in err
+    assert (
+        run(capsys, folder, "at=1970-01-01 01:00:00", "--timezone", "Europe/Madrid", "--columns", "id")[0] == "id\n 1\n"
+    )
+    assert "unknown time zone 'Madrid'" in run(capsys, folder, "at=1970-01-01", "--timezone", "Madrid", code=2)[1]

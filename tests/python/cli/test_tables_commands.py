@@ -90,7 +90,8 @@ def test_plan_warns_about_unknown_functions(folder: Path, capsys: Any) -> None:
 
 
 def test_warnings_suggest_a_remedy_for_the_shell(folder: Path, capsys: Any) -> None:
-    assert "write the value itself" in run(capsys, "plan", folder, "order_id = ?")[1]
+    assert "write the values themselves" in run(capsys, "plan", folder, "order_id = ?", code=2)[1]
+    assert "lookup --keys-from" in run(capsys, "plan", folder, "order_id IN (SELECT 1)")[1]
 
 
 def test_plan_accepts_a_time_zone(folder: Path, capsys: Any) -> None:

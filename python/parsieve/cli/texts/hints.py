@@ -36,7 +36,8 @@ _ARGUMENTS = (
 OPTIONS = {name: "--" + name.replace("_", "-") for name in _ARGUMENTS}
 # Hints whose translation is more than the name of an option.
 _PHRASES = {
-    "pass params=": "write the value itself",
+    "pass the values as params=": "write the values themselves",
+    "read the keys first, and pass keys=": "read the keys first, and pass them to parsieve lookup --keys-from",
     "pass timezone='UTC' with SQL": "pass --timezone UTC",
     "pass decryption=(kms": "use Python, with decryption=(kms",
     'hard_links="break" or a dest': "--break-hard-links or --output",
