@@ -103,6 +103,8 @@ def test_logs_that_are_written_while_a_compaction_is_scheduled(spark: Any, tmp_p
     written.write("SELECT 2L AS id, 'two' AS n, 2L AS v")
     plan = table.plan("n = 'two'")
     assert len(plan.files) == 1
+    [file_slice] = plan.record.snapshot.slices
+    assert file_slice.token.endswith("|hidden logs")
     assert ids(pss.read(spark, written.folder, "n = 'two'")) == [2]
     for call in (plan.to_arrow, lambda: table.build_index("n", kind="sieve", progress=False)):
         with pytest.raises(ps.UnsupportedError, match=r"since a compaction was scheduled.*; run the compaction"):

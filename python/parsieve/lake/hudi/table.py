@@ -303,6 +303,9 @@ class _SliceBuilder:
         parts = [f"{base}-{hudi_slice.base_file_size}" if base else "", *(f"{name}-{size}" for name, size in logs)]
         if logs or has_hidden_logs:
             parts += writes
+        if has_hidden_logs:
+            # An index of an earlier version of parsieve does not have the rows of these logs.
+            parts.append("hidden logs")
         relative = [f"{partition}/{name}" if partition else name for name, _ in logs]
         return Slice(
             partition=partition,

@@ -62,6 +62,10 @@ class Request:
         return list(dict.fromkeys([*self.columns, *self.named])) or list(schema.names)
 
 
+# A nonce and a tag.
+SIGNATURE_BYTES = 12 + 16
+
+
 @dataclass(slots=True)
 class Opened:
     """An open file and its fragment."""
@@ -87,7 +91,7 @@ class Opened:
         an encrypted column without a key, so its scan must not read the file.
         """
         length = self.pinned.footer_length()
-        return length is not None and length != self.fragment.metadata.serialized_size
+        return length is not None and length - self.fragment.metadata.serialized_size == SIGNATURE_BYTES
 
     @property
     def is_moved(self) -> bool:

@@ -106,7 +106,7 @@ class Rows(Matches):
         if self._tests_elements:
             why = "pyarrow cannot test elements of lists and expressions"
         elif inexact is None:
-            why = "some files have deletes or logs"
+            why = "pyarrow cannot scan some of its files (deletes, logs, encryption or obstore)"
         else:
             why = f"{inexact.name} is encrypted, or has other columns or types"
         raise UnsupportedError(f"cannot make a dataset of this plan, because {why}; use to_arrow, or Table.dataset")
