@@ -297,6 +297,10 @@ HOURS ?= 1
 soak: develop .venv/stamp-test ## run all random programs for HOURS (one), with new seeds
 	$(BIN)/python tests/python/support/programs/long_runs.py soak --hours $(HOURS)
 
+.PHONY: soak-spark
+soak-spark: develop .venv-spark/stamp-spark ## let Spark write random Hudi, Delta and Iceberg tables for HOURS, and compare each plan with Spark
+	PYTHONPATH=$(CURDIR)/python $(SPARK_BIN)/python tests/python/support/programs/long_runs.py soak --spark --hours $(HOURS)
+
 FOLDER ?= predicate
 COUNT ?= 300
 SEED ?= 1

@@ -90,25 +90,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     Its Iceberg catalog is named `iceberg`.
     """
-    import parsieve.spark as pss
+    from support.spark_tables import new_session
 
-    session = pss.session(
-        master="local[2]",
-        memory="1g",
-        warehouse=tmp_path_factory.mktemp("warehouse"),
-        config={
-            "spark.ui.showConsoleProgress": False,
-            "spark.sql.session.timeZone": "UTC",
-            # The queries take milliseconds, so Java's second compiler and its threads do not pay off. With the first
-            # compiler only, Java reserves 48 MiB for compiled code by default, which is too little for all tests: it
-            # would discard code and compile it again.
-            "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m "
-            "-XX:+UseSerialGC -XX:MetaspaceSize=256m -Xms1g",
-            # A busy machine may pause a healthy process for longer than Spark's default timeouts.
-            "spark.network.timeout": "1200s",
-            "spark.python.authenticate.socketTimeout": "600s",
-        },
-    )
+    session = new_session(tmp_path_factory.mktemp("warehouse"))
     yield session
     session.stop()
 

@@ -10,6 +10,7 @@ from support.spark_tables import ids, needs
 
 import parsieve as ps
 import parsieve.spark as pss
+from parsieve.lake.hudi.partitions import PartitionPaths
 
 pytestmark = pytest.mark.spark
 
@@ -70,6 +71,33 @@ def test_records_that_keep_their_partition(spark: Any, tmp_path: Path, kind: str
                 assert ids_of(plan) == found, where
                 assert ids(pss.read(spark, written.folder, where)) == found, where
         table.build_index(["id", "p"], kind="sieve", progress=False)
+
+
+def test_indexes_with_the_partition_values_of_the_file(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """parsieve 0.1 took the values of partition columns from the file, so its index does not have the path's values."""
+    needs("hudi")
+    written = Written(
+        spark,
+        tmp_path / "t",
+        **{
+            "hoodie.datasource.write.partitionpath.field": "p",
+            "hoodie.index.type": "GLOBAL_SIMPLE",
+            "hoodie.simple.index.update.partition.path": "false",
+        },
+    )
+    written.write("SELECT id, 0 AS p, 0L AS v FROM range(6)", "bulk_insert")
+    written.write("SELECT id, 1 AS p, 1L AS v FROM range(6)")
+    table = ps.open_table(written.folder)
+    with monkeypatch.context() as patches:
+        patches.setattr(PartitionPaths, "values", lambda self, partition: {})
+        table.build_index("p", kind="sieve", progress=False)
+        assert table.plan("p = 0").files == []
+    table = ps.open_table(written.folder)
+    assert ids_of(table.plan("p = 0")) == list(range(6))
+    assert table.update_index(progress=False).files_read == 1
+    assert ids_of(table.plan("p = 0")) == list(range(6))
 
 
 def ids_of(plan: ps.Plan) -> list[int]:

@@ -10,11 +10,36 @@ from typing import Any
 
 import pytest
 
+import parsieve.spark as pss
 from parsieve.lake.storage.storage import Storage
 from parsieve.spark.runtime import versions
 
 KINDS = ["parquet", "delta", "iceberg", "hudi_cow", "hudi_mor"]
 COLUMNS = "id BIGINT, name STRING, price DOUBLE, day DATE, cost DECIMAL(9, 2), at TIMESTAMP, flag BOOLEAN, part INT"
+
+
+def new_session(warehouse: Path) -> Any:
+    """Start a session with the table formats that have jars for the installed PySpark.
+
+    Its Iceberg catalog is named `iceberg`.
+    """
+    return pss.session(
+        master="local[2]",
+        memory="1g",
+        warehouse=warehouse,
+        config={
+            "spark.ui.showConsoleProgress": False,
+            "spark.sql.session.timeZone": "UTC",
+            # The queries take milliseconds, so Java's second compiler and its threads do not pay off. With the first
+            # compiler only, Java reserves 48 MiB for compiled code by default, which is too little for all tests: it
+            # would discard code and compile it again.
+            "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m "
+            "-XX:+UseSerialGC -XX:MetaspaceSize=256m -Xms1g",
+            # A busy machine may pause a healthy process for longer than Spark's default timeouts.
+            "spark.network.timeout": "1200s",
+            "spark.python.authenticate.socketTimeout": "600s",
+        },
+    )
 
 
 def needs(kind: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
 import re
 from collections.abc import Mapping
 from urllib.parse import unquote
@@ -42,9 +44,24 @@ class PartitionPaths:
                     return {}
             if self._is_escaped:
                 text = unquote(text)
-            # Values of other types are unknown: writers use several formats for dates and timestamps.
-            if pt.is_integer(field.type) and re.fullmatch(r"-?\d{1,18}", text):
-                values[field.name] = int(text)
-            elif pt.is_string(field.type) and text not in _NULLS:
-                values[field.name] = text
+            elif "%" in text:
+                # Spark replaces escapes that Hudi did not write, but does not filter by the result.
+                continue
+            value = _value(text, field.type)
+            if value is not None:
+                values[field.name] = value
         return values
+
+
+def _value(text: str, kind: pa.DataType) -> object:
+    """Return the value of a text in a path, or None if it is not certain."""
+    if pt.is_integer(kind) and re.fullmatch(r"-?\d{1,19}", text):
+        value = int(text)
+        return value if -(1 << (kind.bit_width - 1)) <= value < 1 << (kind.bit_width - 1) else None
+    if pt.is_date32(kind) and re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        with contextlib.suppress(ValueError):
+            return dt.date.fromisoformat(text)
+    if pt.is_string(kind) and text not in _NULLS:
+        return text
+    # Writers use several formats for timestamps, and for dates.
+    return None

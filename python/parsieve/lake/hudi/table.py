@@ -306,6 +306,10 @@ class _SliceBuilder:
         if has_hidden_logs:
             # An index of an earlier version of parsieve does not have the rows of these logs.
             parts.append("hidden logs")
+        partition_values = self._partitions.values(partition)
+        if partition_values:
+            # An index of parsieve 0.1 has the file's values of these columns.
+            parts.append("values of the path")
         relative = [f"{partition}/{name}" if partition else name for name, _ in logs]
         return Slice(
             partition=partition,
@@ -315,7 +319,7 @@ class _SliceBuilder:
             size=hudi_slice.base_file_size if base else None,
             num_rows=None,
             clean=clean,
-            partition_values=self._partitions.values(partition),
+            partition_values=partition_values,
             native=self._native(
                 hudi_slice,
                 options,

@@ -1,6 +1,7 @@
 """Run the random programs of this folder with new seeds, and append a line for each run to the ledger of long runs.
 
     make soak HOURS=8
+    make soak-spark HOURS=2
 
 The programs take turns. Each finding is printed with the command that repeats it. `make fuzz`, `make mutants` and `make
 test-under-load` append their runs too. The last one is this program:
@@ -28,6 +29,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +51,8 @@ PROGRAMS = {
     "served_differences.py": "--queries 500",
     "replacing.py": "--reads 5000",
 }
+# Programs that need PySpark.
+SPARK_PROGRAMS = {"spark_differences.py": "--conditions 400"}
 
 
 @dataclass
@@ -60,19 +64,19 @@ class Turns:
     findings: list[str] = field(default_factory=list)
 
 
-def soak(hours: float) -> bool:
+def soak(programs: Mapping[str, str], hours: float) -> bool:
     """Alternate between the programs for some hours of processor time. Return whether they found something."""
-    turns = {program: Turns() for program in PROGRAMS}
+    turns = {program: Turns() for program in programs}
     try:
-        for program in itertools.cycle(PROGRAMS):
+        for program in itertools.cycle(programs):
             if sum(done.seconds for done in turns.values()) > hours * 3600:
                 break
-            _take_turn(program, turns[program])
+            _take_turn(program, programs[program], turns[program])
     finally:
         for program, done in turns.items():
             if done.seeds:
                 append(
-                    command=f"{program} {PROGRAMS[program]}",
+                    command=f"{program} {programs[program]}",
                     hours=round(done.seconds / 3600, 3),
                     seeds=done.seeds,
                     findings=done.findings,
@@ -80,15 +84,15 @@ def soak(hours: float) -> bool:
     return any(done.findings for done in turns.values())
 
 
-def _take_turn(program: str, turns: Turns) -> None:
+def _take_turn(program: str, arguments: str, turns: Turns) -> None:
     seed = secrets.randbelow(2**31)
     path = (Path(__file__).parent / program).relative_to(ROOT)
-    command = f"PYTHONPATH=tests/python {sys.executable} {path} {PROGRAMS[program]} --seed {seed}"
+    command = f"PYTHONPATH=tests/python {sys.executable} {path} {arguments} --seed {seed}"
     print(command, flush=True)
     begun = _processor_seconds()
     search_path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [sys.executable, str(path), *shlex.split(PROGRAMS[program]), "--seed", str(seed)],
+        [sys.executable, str(path), *shlex.split(arguments), "--seed", str(seed)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": search_path},
         stdout=subprocess.PIPE,
@@ -99,7 +103,7 @@ def _take_turn(program: str, turns: Turns) -> None:
     turns.seconds += _processor_seconds() - begun
     turns.seeds.append(seed)
     if done.returncode:
-        turns.findings.append(f"{program} {PROGRAMS[program]} --seed {seed}")
+        turns.findings.append(f"{program} {arguments} --seed {seed}")
         print(f"{done.stdout}\nFINDING: repeat it with\n    {command}", flush=True)
 
 
@@ -198,7 +202,9 @@ def main() -> int:
     """Run a command. Return 1 if a program found something, or if the tests failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("soak").add_argument("--hours", type=float, default=1)
+    random_programs = commands.add_parser("soak")
+    random_programs.add_argument("--hours", type=float, default=1)
+    random_programs.add_argument("--spark", action="store_true", help="run the programs that need PySpark")
     tests = commands.add_parser("tests")
     tests.add_argument("--runs", type=int, default=5)
     tests.add_argument("--busy-loops", type=int, default=3)
@@ -211,7 +217,7 @@ def main() -> int:
         return int(run_and_record(options.arguments))
     if options.command == "tests":
         return int(run_tests(options.runs, options.busy_loops, options.also))
-    return int(soak(options.hours))
+    return int(soak(SPARK_PROGRAMS if options.spark else PROGRAMS, options.hours))
 
 
 if __name__ == "__main__":

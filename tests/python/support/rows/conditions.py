@@ -406,9 +406,10 @@ def _near(random_: random.Random, scalar: Any) -> Any:
         storage = kind if pt.is_integer(kind) else pa.int32() if kind.bit_width == 32 else pa.int64()
         number = scalar.cast(storage).as_py() + step * (86_400_000 if pt.is_date64(kind) else 1)
         try:
-            return pa.scalar(number, storage).cast(kind)
+            near = pa.scalar(number, storage).cast(kind)
         except (pa.ArrowInvalid, OverflowError):
             return scalar
+        return near if _is_literal(near) else scalar
     if pt.is_floating(kind):
         return math.nextafter(scalar.as_py(), step * math.inf)
     if pt.is_decimal(kind):

@@ -1,0 +1,55 @@
+"""The values of partition columns in the paths of Hudi partitions."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+from parsieve.lake.hudi.partitions import PartitionPaths
+
+SCHEMA = pa.schema({"i": pa.int32(), "l": pa.int64(), "s": pa.string(), "d": pa.date32(), "t": pa.timestamp("us")})
+
+
+def value(name: str, text: str, **options: str) -> object:
+    """Return the value of one partition column, or None if it is unknown."""
+    properties = {
+        "hoodie.table.partition.fields": name,
+        "hoodie.table.keygenerator.type": "SIMPLE",
+        "hoodie.datasource.write.hive_style_partitioning": "true",
+    }
+    return PartitionPaths({**properties, **options}, SCHEMA).values(f"{name}={text}").get(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("i", "-5", -5),
+        ("i", "2147483647", 2**31 - 1),
+        ("i", "2147483648", None),
+        ("l", "9223372036854775807", 2**63 - 1),
+        ("l", "-9223372036854775808", -(2**63)),
+        ("l", "9223372036854775808", None),
+        ("l", "1.0", None),
+        ("s", "1", "1"),
+        ("s", "", None),
+        ("s", "default", None),
+        ("s", "__HIVE_DEFAULT_PARTITION__", None),
+        ("d", "2026-01-31", dt.date(2026, 1, 31)),
+        ("d", "2026-02-30", None),
+        ("d", "20484", None),
+        ("t", "1767225600000000", None),
+    ],
+)
+def test_values_that_are_certain(name: str, text: str, expected: object) -> None:
+    assert value(name, text) == expected
+
+
+def test_values_of_other_layouts() -> None:
+    assert value("s", "a%2Fb") is None
+    assert value("s", "a%2Fb", **{"hoodie.datasource.write.partitionpath.urlencode": "true"}) == "a/b"
+    assert value("s", "a", **{"hoodie.table.keygenerator.type": "TIMESTAMP"}) is None
+    assert value("s", "a", **{"hoodie.table.partition.fields": "s,i"}) is None
+    two = PartitionPaths({"hoodie.table.partition.fields": "s,i", "hoodie.table.keygenerator.type": "COMPLEX"}, SCHEMA)
+    assert two.values("a/7") == {"s": "a", "i": 7}
