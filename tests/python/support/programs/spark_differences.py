@@ -20,7 +20,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
 
 import parsieve as ps
 import parsieve.spark as pss
@@ -55,6 +54,8 @@ def quiet_session() -> Iterator[Any]:
 
 def check_read(history: SparkHistory, table: ps.Table, condition: Expr, as_of: Any, expected: pa.Table) -> None:
     """Compare the rows of `pss.read` with the expected ones. Ignore a condition with which Spark itself fails."""
+    from py4j.protocol import Py4JError
+
     where = to_spark(condition)
     try:
         found = uids(pss.read(history.spark, table, where, as_of))

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
 
 from support.models.odd_values import odd_value
 from support.models.table_states import UID, Column, LiveRow, State
@@ -61,6 +60,8 @@ class SparkHistory(ABC):
 
     def change(self) -> None:
         """Change the table once, or try to: writers refuse some changes, for example partitions with long names."""
+        from py4j.protocol import Py4JError
+
         choices = self.choices()
         change = self.chance.choices(list(choices), list(choices.values()))[0]
         self.changes.append(change.__name__.strip("_"))
