@@ -86,9 +86,9 @@ def _format_of_folder(source: Any, storage_options: Mapping[str, str] | None) ->
     storage = Storage(source, storage_options)
     if storage.is_local and not os.path.exists(storage.root):  # noqa: PTH110
         raise storage.missing()
-    names = storage.names()
-    formats = [name for name, folder in (("delta", "_delta_log"), ("hudi", ".hoodie")) if folder in names]
-    if "metadata" in names and any(name.endswith(".metadata.json") for name in storage.names("metadata")):
+    contained = storage.contained("_delta_log", ".hoodie", "metadata")
+    formats = [name for name, folder in (("delta", "_delta_log"), ("hudi", ".hoodie")) if folder in contained]
+    if "metadata" in contained and any(name.endswith(".metadata.json") for name in storage.names("metadata")):
         formats.append("iceberg")
     if len(formats) > 1:
         raise ValueError(

@@ -99,6 +99,8 @@ def _with_folders(columns: pa.RecordBatch, folders: Sequence[str]) -> Listing:
 # Every property that changes if a file is modified or replaced.
 _Properties = tuple[int, int, int, int, int]
 _properties_of = attrgetter("st_mode", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
+# How many files are described by Python objects at a time.
+_STATS_AT_ONCE = 1024
 # The errors of `stat` for names without rows: files deleted since the folder was listed, and broken or circular links.
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 # Relative to an open folder, the kernel finds a file without resolving its whole path.
@@ -186,14 +188,8 @@ def _joined(folders: dict[str, _Folder]) -> Listing:
 
 def _list_folder(root: str, below: str, last: _Folder | None, now: int) -> _Folder:
     """Return the contents of a folder: `last` itself if nothing changed."""
-    path, folders = f"{root}/{below}", list[str]()
-    names, stats = _read_folder(path)
-    if any(map(S_ISDIR, set(map(itemgetter(0), stats)))):
-        entries = list(zip(names, stats, strict=True))
-        folders = [name for name, (mode, *_) in entries if S_ISDIR(mode)]
-        entries = [entry for entry in entries if not S_ISDIR(entry[1][0])]
-        names, stats = [name for name, _ in entries], [stat for _, stat in entries]
-    properties = _properties(path, names, stats)
+    path = f"{root}/{below}"
+    folders, properties = _read_folder(path)
     if last is not None and last.has_all_tokens and folders == last.names and properties.equals(last.properties):
         return last
     files = _files(path, below, properties, now)
@@ -239,15 +235,35 @@ def _files(path: str, below: str, properties: pa.RecordBatch, now: int) -> pa.Re
     return pa.RecordBatch.from_arrays(columns, names=_SCHEMA.names[:5])
 
 
-def _read_folder(path: str) -> tuple[list[str], list[_Properties]]:
-    """Return the names in a folder that engines do not ignore, sorted, and their properties. Follow links."""
+def _read_folder(path: str) -> tuple[list[str], pa.RecordBatch]:
+    """Return the names of the folders in a folder, and the properties of its files, both sorted. Follow links.
+
+    Names that engines ignore are left out.
+    """
     if not _CAN_STAT_IN_FOLDER:
-        return _stat_all(os.listdir(path), lambda name: os.stat(path + name))  # noqa: PTH116, PTH208
+        return _read_names(path, os.listdir(path), lambda name: os.stat(path + name))  # noqa: PTH116, PTH208
     folder = os.open(path, os.O_RDONLY)
     try:
-        return _stat_all(os.listdir(folder), partial(os.stat, dir_fd=folder))  # noqa: PTH208
+        return _read_names(path, os.listdir(folder), partial(os.stat, dir_fd=folder))  # noqa: PTH208
     finally:
         os.close(folder)
+
+
+def _read_names(
+    path: str, names: Sequence[str], stat: Callable[[str], os.stat_result]
+) -> tuple[list[str], pa.RecordBatch]:
+    names = sorted(name for name in names if name[0] not in "._" or not is_ignored(name))
+    folders, batches = list[str](), [_properties(path, [], [])]
+    # The garbage collector visits the tuples of a large batch again and again.
+    for start in range(0, len(names), _STATS_AT_ONCE):
+        some, stats = _stat_all(names[start : start + _STATS_AT_ONCE], stat)
+        if any(map(S_ISDIR, set(map(itemgetter(0), stats)))):
+            entries = list(zip(some, stats, strict=True))
+            folders += [name for name, (mode, *_) in entries if S_ISDIR(mode)]
+            entries = [entry for entry in entries if not S_ISDIR(entry[1][0])]
+            some, stats = [name for name, _ in entries], [stat for _, stat in entries]
+        batches.append(_properties(path, some, stats))
+    return folders, pa.concat_batches(batches)
 
 
 def _not_unicode(path: str, names: Iterable[str]) -> UnsupportedError:
@@ -264,7 +280,6 @@ def _is_unicode(name: str) -> bool:
 
 
 def _stat_all(names: list[str], stat: Callable[[str], os.stat_result]) -> tuple[list[str], list[_Properties]]:
-    names = sorted(name for name in names if name[0] not in "._" or not is_ignored(name))
     try:
         # `map` runs no Python code for each file, and keeps only a few numbers of each `stat_result`.
         return names, list(map(_properties_of, map(stat, names)))

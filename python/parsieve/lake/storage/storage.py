@@ -248,6 +248,12 @@ class Storage:
         paths = [*listed["common_prefixes"], *(meta["path"] for meta in listed["objects"])]
         return {entry.rstrip("/").rsplit("/", 1)[-1] for entry in paths}
 
+    def contained(self, *names: str) -> set[str]:
+        """Return those of some names that are in the folder. A local folder, which can be large, is not listed."""
+        if self.filesystem is not None:
+            return self.names() & set(names)
+        return {name for name in names if os.path.lexists(self.join(name))}
+
     def marks(self, below: str) -> dict[str, str | None]:
         """Return the names in a folder below this one, each with the token of the file, or None for a folder.
 
