@@ -9,7 +9,9 @@ import pytest
 
 from parsieve.lake.hudi.partitions import PartitionPaths
 
-SCHEMA = pa.schema({"i": pa.int32(), "l": pa.int64(), "s": pa.string(), "d": pa.date32(), "t": pa.timestamp("us")})
+SCHEMA = pa.schema(
+    {"i": pa.int32(), "l": pa.int64(), "s": pa.string(), "d": pa.date32(), "b": pa.bool_(), "t": pa.timestamp("us")}
+)
 
 
 def value(name: str, text: str, **options: str) -> object:
@@ -39,6 +41,9 @@ def value(name: str, text: str, **options: str) -> object:
         ("d", "2026-01-31", dt.date(2026, 1, 31)),
         ("d", "2026-02-30", None),
         ("d", "20484", None),
+        ("b", "true", True),
+        ("b", "false", False),
+        ("b", "1", None),
         ("t", "1767225600000000", None),
     ],
 )

@@ -61,6 +61,8 @@ def _value(text: str, kind: pa.DataType) -> object:
     if pt.is_date32(kind) and re.fullmatch(r"\d{4}-\d\d-\d\d", text):
         with contextlib.suppress(ValueError):
             return dt.date.fromisoformat(text)
+    if pt.is_boolean(kind):
+        return {"true": True, "false": False}.get(text)
     if pt.is_string(kind) and text not in _NULLS:
         return text
     # Writers use several formats for timestamps, and for dates.

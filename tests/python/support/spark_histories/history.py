@@ -61,13 +61,14 @@ class SparkHistory(ABC):
     def change(self) -> None:
         """Change the table once, or try to: writers refuse some changes, for example partitions with long names."""
         from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
 
         choices = self.choices()
         change = self.chance.choices(list(choices), list(choices.values()))[0]
         self.changes.append(change.__name__.strip("_"))
         try:
             change()
-        except Py4JError:
+        except (Py4JError, PySparkException):
             self.changes[-1] += " (refused)"
             if len(self.changes) == 1:
                 raise

@@ -11,11 +11,14 @@ from typing import Any
 import pyarrow as pa
 
 from support.models.odd_values import PATH_TEXTS
-from support.models.table_states import Column
+from support.models.table_states import UID, Column
 from support.spark_histories.history import SPARK_TYPES, SparkHistory, uid_column
 
 _KEY_GENERATORS = "org.apache.hudi.keygen."
 _INDEXES = ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET", "RECORD_INDEX")
+_PARTITION_TYPES = (pa.int32(), pa.string(), pa.date32(), pa.int64(), pa.bool_())
+# parsieve takes their values from the file, so a record must not stay in the partition of another value.
+_OTHER_PARTITION_TYPES = (pa.timestamp("us", "UTC"), pa.decimal128(9, 2), pa.float64())
 # Hudi does not have to escape these texts in paths.
 _PLAIN_TEXTS = ["a", "b", "a b", "é", "1", "A"]
 # The options that differ between tables.
@@ -47,9 +50,10 @@ class HudiHistory(SparkHistory):
         self.is_escaped = chance.random() < 0.5
         uid_column(self)
         self.order = self.add_column("v", pa.int64())
+        self.keeps_partition = chance.random() < 0.5
+        kinds = _PARTITION_TYPES if self.keeps_partition else (*_PARTITION_TYPES, *_OTHER_PARTITION_TYPES)
         self.partitions = [
-            self.add_column(f"p{number}", chance.choice([pa.int32(), pa.string(), pa.date32(), pa.int64(), pa.bool_()]))
-            for number in range(chance.choice([0, 0, 1, 1, 2]))
+            self.add_column(f"p{number}", chance.choice(kinds)) for number in range(chance.choice([0, 0, 1, 1, 2]))
         ]
         self.add_columns(chance.randrange(2, 5))
         self.options = self._options()
@@ -62,7 +66,7 @@ class HudiHistory(SparkHistory):
     def _options(self) -> dict[str, str]:
         chance = self.chance
         generator = ("NonpartitionedKeyGenerator", "SimpleKeyGenerator", "ComplexKeyGenerator")[len(self.partitions)]
-        keeps_partition = str(chance.random() < 0.5).lower()
+        moves = str(not self.keeps_partition).lower()
         has_metadata = self.index == "RECORD_INDEX" or chance.random() < 0.5
         options = {
             "hoodie.table.name": "t",
@@ -75,9 +79,9 @@ class HudiHistory(SparkHistory):
             "hoodie.datasource.write.hive_style_partitioning": str(chance.random() < 0.6).lower(),
             "hoodie.datasource.write.partitionpath.urlencode": str(self.is_escaped).lower(),
             "hoodie.index.type": self.index,
-            "hoodie.simple.index.update.partition.path": keeps_partition,
-            "hoodie.bloom.index.update.partition.path": keeps_partition,
-            "hoodie.record.index.update.partition.path": keeps_partition,
+            "hoodie.simple.index.update.partition.path": moves,
+            "hoodie.bloom.index.update.partition.path": moves,
+            "hoodie.record.index.update.partition.path": moves,
             "hoodie.bucket.index.num.buckets": "2",
             "hoodie.metadata.enable": str(has_metadata).lower(),
             "hoodie.metadata.record.index.enable": str(self.index == "RECORD_INDEX").lower(),
@@ -114,6 +118,8 @@ class HudiHistory(SparkHistory):
             choices |= {self._overwrite: 1, self._delete_partition: 1}
         if self.index != "BUCKET":
             choices |= {self._bulk_insert: 1, self._cluster: 1}
+        if self.index in ("SIMPLE", "BLOOM") and self.table_version != "6":
+            choices |= {self._update_by_sql: 2, self._merge_by_sql: 2}
         if self.kind == "MERGE_ON_READ":
             choices |= (
                 {self._run_compaction: 3} if self.is_scheduled else {self._compact: 2, self._schedule_compaction: 2}
@@ -167,6 +173,24 @@ class HudiHistory(SparkHistory):
     def _delete(self) -> None:
         self._write("delete", [self._row(uid) for uid in self.some_uids(self.chance.choice([1, 3, 8]))])
 
+    def _update_by_sql(self) -> None:
+        free = [column for column in self.columns[2:] if column not in self.partitions]
+        column, other = self.chance.choice(free), self.chance.choice(free)
+        value = f"`{other.name}`" if other.type == column.type else "NULL"
+        uids = ", ".join(map(str, self.some_uids(3)))
+        self._register()
+        self.spark.sql(f"UPDATE {self.name} SET `{column.name}` = {value} WHERE {UID} IN ({uids})")
+
+    def _merge_by_sql(self) -> None:
+        """Update two columns of some rows. On merge-on-read tables, Hudi may write only these columns."""
+        self.frame([self._row(uid) for uid in self.some_uids(3)]).createOrReplaceTempView("merged")
+        column = self.chance.choice([column for column in self.columns[2:] if column not in self.partitions])
+        self._register()
+        self.spark.sql(
+            f"MERGE INTO {self.name} t USING merged m ON t.{UID} = m.{UID} "
+            f"WHEN MATCHED THEN UPDATE SET `{column.name}` = m.`{column.name}`, v = m.v"
+        )
+
     def _overwrite(self) -> None:
         """Replace the partitions of some new rows."""
         self._write("insert_overwrite", [self._row(uid) for uid in self.new_uids(3)])
@@ -182,14 +206,21 @@ class HudiHistory(SparkHistory):
 
     def _add_column(self) -> None:
         self.add_columns(1)
+        if self.is_registered:
+            # The catalog has the earlier columns.
+            self.spark.sql(f"DROP TABLE {self.name}")
+            self.is_registered = False
         self._upsert()
 
     # Services
 
-    def _call(self, procedure: str, **arguments: Any) -> list[Any]:
+    def _register(self) -> None:
         if not self.is_registered:
             self.spark.sql(f"CREATE TABLE {self.name} USING hudi LOCATION '{self.folder}'")
             self.is_registered = True
+
+    def _call(self, procedure: str, **arguments: Any) -> list[Any]:
+        self._register()
         options = ",".join(
             f"{name}={value}" for name, value in self.options.items() if name.startswith("hoodie.metadata")
         )
