@@ -249,7 +249,7 @@ class Storage:
         return {entry.rstrip("/").rsplit("/", 1)[-1] for entry in paths}
 
     def contained(self, *names: str) -> set[str]:
-        """Return those of some names that are in the folder. A local folder, which can be large, is not listed."""
+        """Return which of the names are in the folder. Do not list a local folder, which can be large."""
         if self.filesystem is not None:
             return self.names() & set(names)
         return {name for name in names if os.path.lexists(self.join(name))}
