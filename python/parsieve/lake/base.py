@@ -18,6 +18,7 @@ from parsieve.io.index_location import BELOW, Places
 from parsieve.io.ranges import RangeReader, open_footer
 from parsieve.lake.slices import Location, Slice, Slices, locations_and_tokens
 from parsieve.lake.storage.keys import TableKeys
+from parsieve.predicate.column_names import ColumnPath
 from parsieve.predicate.expressions.expression import computed
 
 if TYPE_CHECKING:
@@ -25,11 +26,10 @@ if TYPE_CHECKING:
 
     from parsieve.io.store.base import Store
     from parsieve.lake.rows.checked_files import CheckedFiles
-    from parsieve.lake.storage.pinned import Version
+    from parsieve.lake.storage.version import Version
 
 __all__ = ["AsOf", "Changes", "ColumnPath", "Lake", "LeftOut", "Location", "Slice", "Snapshot", "Statistics", "utc"]
 
-ColumnPath = tuple[str, ...]
 AsOf = int | str | dt.datetime | None
 
 

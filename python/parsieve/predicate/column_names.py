@@ -12,6 +12,9 @@ from parsieve.errors import ColumnNotFoundError, no_column
 from parsieve.predicate.elements import FIELD_ID
 from parsieve.predicate.expr import Column
 
+# The names of a column and of the structs that contain it, from the outermost one.
+ColumnPath = tuple[str, ...]
+
 
 class ColumnNames:
     """Finds the columns of a schema by name."""
@@ -74,10 +77,10 @@ class ColumnNames:
                 self._by_folded_name.setdefault(field.name.casefold(), []).append(field)
         return self._by_folded_name.get(name.casefold(), [])
 
-    def _columns_at(self, path: tuple[str, ...], exact: tuple[bool, ...]) -> list[Column]:
-        level: list[tuple[tuple[str, ...], pa.Field]]
+    def _columns_at(self, path: ColumnPath, exact: tuple[bool, ...]) -> list[Column]:
+        level: list[tuple[ColumnPath, pa.Field]]
         level = [((), field) for field in self._top_level_fields(path[0], exact[0])]
-        matches: list[tuple[tuple[str, ...], pa.Field]] = []
+        matches: list[tuple[ColumnPath, pa.Field]] = []
         for depth, (name, is_exact) in enumerate(zip(path, exact, strict=True)):
             matches = [
                 ((*parents, field.name), field)
@@ -123,10 +126,10 @@ def field_id(field: pa.Field) -> int | None:
     return int(text) if text is not None and text.lstrip(b"-").isdigit() else None
 
 
-def _paths_in_structs(schema: pa.Schema) -> list[tuple[str, ...]]:
+def _paths_in_structs(schema: pa.Schema) -> list[ColumnPath]:
     """Return the paths of the columns in structs."""
     paths = []
-    level: list[tuple[tuple[str, ...], pa.Field]] = [((field.name,), field) for field in schema]
+    level: list[tuple[ColumnPath, pa.Field]] = [((field.name,), field) for field in schema]
     while level:
         level = [
             ((*path, inner.name), inner) for path, field in level if pt.is_struct(field.type) for inner in field.type

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
+from parsieve.index.scan.column_rows import ColumnRows
 from parsieve.index.scan.units import UnitLayout
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice
 
@@ -23,17 +24,6 @@ if TYPE_CHECKING:
     from parsieve.index.sieve.reader import ColumnReader
     from parsieve.index.sieve.reread import Masks
     from parsieve.index.sieve.slice_delta import SliceDelta
-
-
-class ColumnRows(Protocol):
-    """The sorted rows of one column of some slices. The lists have one entry per unit."""
-
-    nulls: list[int]
-    nans: list[int]
-    # Whether the unit's slice could not be read, or has values of another type.
-    unread: list[bool]
-    # Why slices could not be read, by their position.
-    failed: dict[int, Exception]
 
 
 RowsT = TypeVar("RowsT", bound=ColumnRows)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve import _core
-from parsieve.index.build.executor import ColumnRows, Executor
+from parsieve.index.build.executor import Executor
 from parsieve.index.build.flow import BoundColumn, build_columns
 from parsieve.index.build.target import require_readable
 from parsieve.index.build.units import units_of
@@ -18,6 +18,7 @@ from parsieve.index.log.columns import paths_of
 from parsieve.index.log.commit import Base, ColumnState, Commit, Layout, TableState
 from parsieve.index.log.log import Log
 from parsieve.index.log.publish import Transaction
+from parsieve.index.scan.column_rows import ColumnRows
 from parsieve.index.scan.units import Unit
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.slices import locations_of

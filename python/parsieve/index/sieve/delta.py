@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from parsieve import _core
-from parsieve.index.build.executor import ColumnRows
 from parsieve.index.log.commit import DeltaPart
 from parsieve.index.log.parts import Part
+from parsieve.index.scan.column_rows import ColumnRows
 from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import ColumnPath, Location
 from parsieve.lake.rows.columns import leaf_of

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from parsieve import _core
 from parsieve.errors import IndexNotFoundError
-from parsieve.index.build.executor import ColumnRows, Executor, RowsT
+from parsieve.index.build.executor import Executor, RowsT
 from parsieve.index.build.target import Target
 from parsieve.index.build.units import units_of
 from parsieve.index.log import bindings
@@ -21,6 +21,7 @@ from parsieve.index.log.commit import ColumnState, Commit, DeltaPart, Layout
 from parsieve.index.log.log import Log
 from parsieve.index.log.parts import Part
 from parsieve.index.log.publish import Transaction
+from parsieve.index.scan.column_rows import ColumnRows
 from parsieve.index.scan.units import Unit, UnitLayout
 from parsieve.index.sieve.build import failed_locations, rebuild
 from parsieve.index.sieve.compact import MOST_MASKED, compact

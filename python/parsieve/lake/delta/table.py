@@ -23,8 +23,8 @@ from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile
 from parsieve.lake.rows.columns import BY_NAME, is_nested, is_repeated, stored_paths
 from parsieve.lake.rows.file_rows import FileRows
-from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import Storage
+from parsieve.lake.storage.version import Version
 
 if TYPE_CHECKING:
     from parsieve.lake.rows.checked_files import CheckedFiles

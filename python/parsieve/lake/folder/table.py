@@ -28,8 +28,8 @@ from parsieve.lake.rows.columns import pruned
 from parsieve.lake.rows.file_rows import FileRows, foreign
 from parsieve.lake.storage.keys import TableKeys
 from parsieve.lake.storage.listing import NEVER, ListedFile, Listing
-from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
+from parsieve.lake.storage.version import Version
 from parsieve.predicate.expressions.expression import computed
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from parsieve.lake.rows.arrow_scan import ScanFile
 from parsieve.lake.rows.columns import Find, is_nested, places_by_id
 from parsieve.lake.rows.file_rows import FileRows, foreign
 from parsieve.lake.slices import MadeSlices
-from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import Storage
+from parsieve.lake.storage.version import Version
 from parsieve.predicate.elements import FIELD_ID
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pyarrow.types as pt
 
 from parsieve._core import UnsupportedError
 from parsieve.lake.rows.columns import BY_NAME, Matching
-from parsieve.lake.storage.pinned import Version
 from parsieve.lake.storage.storage import Storage
+from parsieve.lake.storage.version import Version
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ import pyarrow.types as pt
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError, no_column
-from parsieve.lake.base import ColumnPath
 from parsieve.lake.rows.fields import fields_at
+from parsieve.predicate.column_names import ColumnPath
 from parsieve.predicate.elements import FIELD_ID, is_list, lists_of
 from parsieve.predicate.expr import ELEMENT
 from parsieve.predicate.expressions.expression import computed

@@ -15,10 +15,11 @@ import pyarrow.types as pt
 
 from parsieve._core import DecryptionError, FormatError, UnsupportedError
 from parsieve.io import interrupts
-from parsieve.lake.base import ColumnPath
 from parsieve.lake.rows.columns import BY_NAME, Matching, conform, constant, leaf_of
 from parsieve.lake.rows.streams import matching
-from parsieve.lake.storage.pinned import Version, checked
+from parsieve.lake.storage.pinned import checked
+from parsieve.lake.storage.version import Version
+from parsieve.predicate.column_names import ColumnPath
 
 BATCH_ROWS = 64 * 1024
 

@@ -6,7 +6,6 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ import pyarrow as pa
 from parsieve._core import ParsieveError
 from parsieve.errors import ConflictError
 from parsieve.lake.storage.listing import COARSE_NS, TICK_NS
+from parsieve.lake.storage.version import Version, local_version
 
 if TYPE_CHECKING:
     from parsieve.lake.storage.storage import Storage
@@ -24,26 +24,6 @@ ATTEMPTS = 5
 HELD_BYTES = 8 << 20
 # The errors of a read if the file's bytes change, besides errors of other libraries.
 FAILURES = (pa.ArrowException, ParsieveError, OSError, ValueError, KeyError)
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """The properties that distinguish one version of a file from another."""
-
-    # The token that a listing would have for the file, even if the file is too young for a token.
-    token: str
-    size: int
-    # The time of the last change in nanoseconds, or None if it is unknown.
-    changed: int | None = None
-    # Other properties of this version from the store, such as an ETag.
-    proof: str = ""
-
-
-def local_version(status: os.stat_result) -> Version:
-    """Return the version of a local file."""
-    changed = max(status.st_mtime_ns, status.st_ctime_ns)
-    token = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ctime_ns}-{status.st_ino}"
-    return Version(token, status.st_size, changed)
 
 
 def settle(version: Version) -> None:

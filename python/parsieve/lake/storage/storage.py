@@ -28,7 +28,7 @@ from parsieve.lake.storage.listing import (
     of_path,
     token_of,
 )
-from parsieve.lake.storage.pinned import Version, local_version
+from parsieve.lake.storage.version import Version, local_version
 
 # Stores use their own clocks for timestamps, which may differ from the local clock.
 REMOTE_NS = 60_000_000_000

@@ -21,8 +21,9 @@ import pytest
 
 import parsieve as ps
 from parsieve.lake.rows.checked_files import CheckedFiles, Opened, Request
-from parsieve.lake.storage.pinned import Pinned, local_version
+from parsieve.lake.storage.pinned import Pinned
 from parsieve.lake.storage.storage import Storage
+from parsieve.lake.storage.version import local_version
 from parsieve.plan.results import polars_source
 
 # Both versions contain k = 5, in different row groups.
