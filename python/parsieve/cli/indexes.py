@@ -188,7 +188,7 @@ def _verify(options: argparse.Namespace) -> int:
             console.line(f"{problem['column']}\t{problem['part']}\t{problem['problem']}")
     if not problems:
         console.note(f"{options.file}: no problems found")
-        _note_uncovered(options, _uncovered(table))
+        _note_uncovered(options, table.count_uncovered())
     return 1 if problems else 0
 
 
@@ -203,7 +203,7 @@ def _kinds(table: ps.Table) -> dict[str, str]:
 
 def _stats(options: argparse.Namespace) -> int:
     table = open_of(options)
-    kinds, stats, sizes, uncovered = _kinds(table), table.index_stats(), _sizes(table), _uncovered(table)
+    kinds, stats, sizes, uncovered = _kinds(table), table.index_stats(), _sizes(table), table.count_uncovered()
     console: Console = options.console
     if console.as_json:
         fields = {name: dataclasses.asdict(column) for name, column in stats.items()}
@@ -220,13 +220,6 @@ def _stats(options: argparse.Namespace) -> int:
     console.table(names, rows, right=names[2:])
     _note_uncovered(options, uncovered)
     return 0
-
-
-def _uncovered(table: ps.Table) -> dict[str, int]:
-    """Return for each indexed column how many files its index does not cover."""
-    view = table.opened.index.look()
-    slices = table.opened.lake.snapshot().slices
-    return {} if view is None else {index_name(path): missing for path, missing in view.count_uncovered(slices).items()}
 
 
 def _note_uncovered(options: argparse.Namespace, uncovered: dict[str, int]) -> None:

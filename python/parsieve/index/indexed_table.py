@@ -464,6 +464,30 @@ class IndexedTable:
         view = self.opened.index.look()
         return {} if view is None else {index_name(path): kind for path, kind in view.kinds.items()}
 
+    def count_uncovered(self) -> dict[str, int]:
+        """Return for each indexed column how many files of the table its index does not cover.
+
+        These files are new or changed since the last update of the index. A plan keeps each of them, unless other
+        evidence rules it out.
+
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
+        >>> folder = tempfile.mkdtemp()
+        >>> pq.write_table(pa.table({"id": [1, 9]}), folder + "/part-0.parquet")
+        >>> table = ps.open_table(folder)
+        >>> _ = table.build_index("id", kind="sieve")
+        >>> pq.write_table(pa.table({"id": [5]}), folder + "/part-1.parquet")
+        >>> table.count_uncovered()
+        {'id': 1}
+        >>> _ = table.update_index()
+        >>> table.count_uncovered()
+        {'id': 0}
+        """
+        view = self.opened.index.look()
+        if view is None:
+            return {}
+        counts = view.count_uncovered(self.opened.lake.snapshot().slices)
+        return {index_name(path): count for path, count in counts.items()}
+
     def index_stats(self) -> dict[str, IndexStats]:
         """Return the size and the precision of the index of each column.
 

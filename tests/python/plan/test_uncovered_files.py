@@ -78,3 +78,15 @@ def test_counts_of_one_file_are_singular(tmp_path: Path) -> None:
     plan = ps.open_table(str(tmp_path)).plan("id = 1")
     assert "kept 1 of 1 file, " in plan.explain()
     assert repr(plan) == "<parsieve.Plan of id = 1: 1 of 1 file>"
+
+
+def test_uncovered_files_are_counted_for_each_column(table: ps.Table, tmp_path: Path) -> None:
+    assert table.count_uncovered() == {"id": 0}
+    write(tmp_path, 1, rows=50)
+    write(tmp_path, 10)
+    assert table.count_uncovered() == {"id": 2}
+    table.update_index(progress=False)
+    table.build_index("id", kind="bloom", progress=False)
+    write(tmp_path, 11)
+    assert table.count_uncovered() == {"id": 1}
+    assert ps.open_table(str(tmp_path), index_location=f"{tmp_path}-none").count_uncovered() == {}
