@@ -37,6 +37,7 @@ def value(name: str, text: str, **options: str) -> object:
         ("s", "1", "1"),
         ("s", "", None),
         ("s", "default", None),
+        ("s", "a/b", "a/b"),
         ("s", "__HIVE_DEFAULT_PARTITION__", None),
         ("d", "2026-01-31", dt.date(2026, 1, 31)),
         ("d", "2026-02-30", None),
@@ -54,7 +55,13 @@ def test_values_that_are_certain(name: str, text: str, expected: object) -> None
 def test_values_of_other_layouts() -> None:
     assert value("s", "a%2Fb") is None
     assert value("s", "a%2Fb", **{"hoodie.datasource.write.partitionpath.urlencode": "true"}) == "a/b"
-    assert value("s", "a", **{"hoodie.table.keygenerator.type": "TIMESTAMP"}) is None
+    for kind in ("TIMESTAMP", "CUSTOM"):
+        assert value("s", "a", **{"hoodie.table.keygenerator.type": kind}) is None
+    for name, expected in (("SimpleKeyGenerator", "a"), ("MyKeyGenerator", "a"), ("CustomKeyGenerator", None)):
+        # Tables of Hudi 0.x have no type.
+        generator = {"hoodie.table.keygenerator.type": "", "hoodie.table.keygenerator.class": f"org.example.{name}"}
+        assert value("s", "a", **generator) == expected
+    assert value("s", "a", **{"hoodie.table.keygenerator.type": ""}) == "a"
     assert value("s", "a", **{"hoodie.table.partition.fields": "s,i"}) is None
     two = PartitionPaths({"hoodie.table.partition.fields": "s,i", "hoodie.table.keygenerator.type": "COMPLEX"}, SCHEMA)
     assert two.values("a/7") == {"s": "a", "i": 7}

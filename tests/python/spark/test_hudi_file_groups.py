@@ -73,6 +73,31 @@ def test_records_that_keep_their_partition(spark: Any, tmp_path: Path, kind: str
         table.build_index(["id", "p"], kind="sieve", progress=False)
 
 
+@pytest.mark.parametrize("line", ["", "hoodie.table.keygenerator.class=org.apache.hudi.keygen.SimpleKeyGenerator\n"])
+def test_records_that_keep_their_partition_in_old_tables(spark: Any, tmp_path: Path, line: str) -> None:
+    """Tables of Hudi 0.x have only the class of the key generator, or neither its class nor its type."""
+    needs("hudi")
+    written = Written(
+        spark,
+        tmp_path / "t",
+        **{
+            "hoodie.datasource.write.partitionpath.field": "p",
+            "hoodie.write.table.version": "6",
+            "hoodie.index.type": "GLOBAL_SIMPLE",
+            "hoodie.simple.index.update.partition.path": "false",
+        },
+    )
+    written.write("SELECT id, 'x/y' AS p, 0L AS v FROM range(3)", "bulk_insert")
+    written.write("SELECT id, 'z' AS p, 1L AS v FROM range(3)")
+    properties = tmp_path / "t" / ".hoodie" / "hoodie.properties"
+    lines = [other for other in properties.read_text().splitlines(True) if "keygenerator" not in other]
+    properties.write_text("".join([*lines, line]))
+    properties.with_name(".hoodie.properties.crc").unlink()
+    assert written.rows("id", "p") == [(0, "x/y"), (1, "x/y"), (2, "x/y")]
+    assert ids_of(ps.open_table(written.folder).plan("p = 'x/y'")) == [0, 1, 2]
+    assert ids(pss.read(spark, written.folder, "p = 'x/y'")) == [0, 1, 2]
+
+
 def test_indexes_with_the_partition_values_of_the_file(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

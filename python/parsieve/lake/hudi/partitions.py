@@ -11,6 +11,15 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.types as pt
 
+# Key generators that may write other texts than the values, by their types and by the names of their classes. Spark
+# then takes some values from the file. With any other generator, also an unknown one, it takes them from the path.
+_SPECIAL_TYPES = {"TIMESTAMP", "TIMESTAMP_AVRO", "CUSTOM", "CUSTOM_AVRO"}
+_SPECIAL_CLASSES = {
+    "TimestampBasedKeyGenerator",
+    "TimestampBasedAvroKeyGenerator",
+    "CustomKeyGenerator",
+    "CustomAvroKeyGenerator",
+}
 _NULLS = {"__HIVE_DEFAULT_PARTITION__", "default", ""}
 
 
@@ -23,16 +32,15 @@ class PartitionPaths:
 
     def __init__(self, properties: Mapping[str, str], schema: pa.Schema) -> None:
         names = [name for name in properties.get("hoodie.table.partition.fields", "").split(",") if name]
-        # Other key generators may change the values.
-        is_simple = properties.get("hoodie.table.keygenerator.type", "") in ("SIMPLE", "COMPLEX")
-        is_known = is_simple and all(name in schema.names for name in names)
+        is_known = not _has_special_generator(properties) and all(name in schema.names for name in names)
         self._fields = [schema.field(name) for name in names] if is_known else []
         self._has_names = properties.get("hoodie.datasource.write.hive_style_partitioning") == "true"
         self._is_escaped = properties.get("hoodie.datasource.write.partitionpath.urlencode") == "true"
 
     def values(self, partition: str) -> dict[str, object]:
         """Return the values that are certain, by column. Readers take the other ones from the file."""
-        parts = partition.split("/")
+        # Like Spark, take slashes as part of the value if there is only one column.
+        parts = [partition] if len(self._fields) == 1 else partition.split("/")
         values: dict[str, object] = {}
         if len(parts) != len(self._fields):
             return values
@@ -51,6 +59,12 @@ class PartitionPaths:
             if value is not None:
                 values[field.name] = value
         return values
+
+
+def _has_special_generator(properties: Mapping[str, str]) -> bool:
+    # Before Hudi 1.0, tables have only the name of the class, or neither.
+    name = properties.get("hoodie.table.keygenerator.class", "").rpartition(".")[2]
+    return properties.get("hoodie.table.keygenerator.type") in _SPECIAL_TYPES or name in _SPECIAL_CLASSES
 
 
 def _value(text: str, kind: pa.DataType) -> object:
