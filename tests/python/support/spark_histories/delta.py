@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -17,6 +17,9 @@ from support.spark_histories.sql_history import SqlHistory
 
 class DeltaHistory(SqlHistory):
     """A table that Spark SQL changes."""
+
+    # Delta 3 widens other types only if it merges schemas.
+    wider_types: ClassVar = {pa.int8(): pa.int16(), pa.int16(): pa.int32()}
 
     def __init__(self, spark: Any, folder: Path, chance: random.Random) -> None:
         super().__init__(spark, folder, chance)

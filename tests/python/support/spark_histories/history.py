@@ -26,13 +26,22 @@ SPARK_TYPES: dict[pa.DataType, str] = {
     pa.timestamp("us", "UTC"): "TIMESTAMP",
     pa.decimal128(9, 2): "DECIMAL(9, 2)",
     pa.decimal128(20, 2): "DECIMAL(20, 2)",
+    pa.timestamp("us"): "TIMESTAMP_NTZ",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
 }
+# The types that some formats do not have.
+SMALL_INTEGERS = (pa.int8(), pa.int16())
+LOCAL_TIMES = (pa.timestamp("us"),)
 # Spark refuses to write older dates, because of the change of the calendar in 1582.
 _OLDEST = dt.date(1900, 1, 1)
 
 
 class SparkHistory(ABC):
     """A table in a folder. `Column.id` is the position of a column in the order in which columns were added."""
+
+    # The types of `SPARK_TYPES` that the format does not have.
+    missing_types: tuple[pa.DataType, ...] = ()
 
     def __init__(self, spark: Any, folder: Path, chance: random.Random) -> None:
         self.spark, self.folder, self.chance = spark, folder, chance
@@ -108,14 +117,15 @@ class SparkHistory(ABC):
 
     def add_columns(self, count: int) -> None:
         """Add columns of random types to the model."""
+        types = [kind for kind in SPARK_TYPES if kind not in self.missing_types]
         for _ in range(count):
-            self.add_column(f"c{self.columns_made + 1}", self.chance.choice(list(SPARK_TYPES)))
+            self.add_column(f"c{self.columns_made + 1}", self.chance.choice(types))
 
     def draw(self, column: Column) -> Any:
         """Return a random value for a column."""
         while True:
             value = odd_value(self.chance, column.type)
-            if isinstance(value, dt.datetime):
+            if isinstance(value, dt.datetime) and column.type.tz is not None:
                 value = value.replace(tzinfo=dt.UTC)
             day = value.date() if isinstance(value, dt.datetime) else value
             if not isinstance(day, dt.date) or day >= _OLDEST:
@@ -141,14 +151,14 @@ class SparkHistory(ABC):
         names = [column.name for column in self.columns]
         rows = []
         for row in self.read().select([f"`{name}`" for name in names]).collect():
-            values = {column.id: _stored(value) for column, value in zip(self.columns, row, strict=True)}
+            values = {column.id: _stored(value, column.type) for column, value in zip(self.columns, row, strict=True)}
             rows.append(LiveRow(values, None))
         columns = [Column(column.id, column.name, column.type) for column in self.columns]
         return State(columns, rows, may_be_refused=self.may_refuse())
 
 
-def _stored(value: Any) -> Any:
-    if isinstance(value, dt.datetime):
+def _stored(value: Any, kind: pa.DataType) -> Any:
+    if isinstance(value, dt.datetime) and kind.tz is not None:
         # Spark returns timestamps in the local time zone of Python.
         return value.astimezone(dt.UTC)
     return bytes(value) if isinstance(value, bytearray) else value

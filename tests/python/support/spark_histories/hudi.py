@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from support.models.odd_values import PATH_TEXTS
 from support.models.table_states import UID, Column
-from support.spark_histories.history import SPARK_TYPES, SparkHistory, uid_column
+from support.spark_histories.history import LOCAL_TIMES, SMALL_INTEGERS, SPARK_TYPES, SparkHistory, uid_column
 
 _KEY_GENERATORS = "org.apache.hudi.keygen."
 _INDEXES = ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET", "RECORD_INDEX")
@@ -39,6 +39,8 @@ _SHOWN = (
 
 class HudiHistory(SparkHistory):
     """A table that Spark's data source writes, and whose services Spark's procedures run."""
+
+    missing_types = (*SMALL_INTEGERS, *LOCAL_TIMES)
 
     def __init__(self, spark: Any, folder: Path, chance: random.Random) -> None:
         super().__init__(spark, folder, chance)

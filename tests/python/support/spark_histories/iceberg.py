@@ -6,12 +6,12 @@ import random
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from support.models.table_states import UID, Column
-from support.spark_histories.history import SPARK_TYPES, uid_column
+from support.spark_histories.history import SMALL_INTEGERS, SPARK_TYPES, uid_column
 from support.spark_histories.sql_history import SqlHistory
 
 _DAYS = ("year({})", "month({})", "day({})")
@@ -24,12 +24,20 @@ _RULES: dict[pa.DataType, tuple[str, ...]] = {
     pa.bool_(): ("{}",),
     pa.date32(): ("{}", *_DAYS),
     pa.timestamp("us", "UTC"): (*_DAYS, "hour({})"),
+    pa.timestamp("us"): (*_DAYS, "hour({})"),
     pa.decimal128(9, 2): ("{}", "bucket(3, {})"),
 }
 
 
 class IcebergHistory(SqlHistory):
     """A table in Spark's catalog `iceberg`, which Spark SQL changes."""
+
+    missing_types = SMALL_INTEGERS
+    wider_types: ClassVar = {
+        pa.int32(): pa.int64(),
+        pa.float32(): pa.float64(),
+        pa.decimal128(9, 2): pa.decimal128(20, 2),
+    }
 
     def __init__(self, spark: Any, folder: Path, chance: random.Random) -> None:
         super().__init__(spark, folder, chance)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from support.models.table_states import UID, Column
 from support.spark_histories.history import SPARK_TYPES, SparkHistory
 
-_WIDER = {
-    pa.int32(): pa.int64(),
-    pa.float32(): pa.float64(),
-    pa.decimal128(9, 2): pa.decimal128(20, 2),
-}
-
 
 class SqlHistory(SparkHistory):
     """A table with a name in SQL."""
+
+    # The type that a column of each type can get.
+    wider_types: ClassVar[Mapping[pa.DataType, pa.DataType]]
 
     @property
     @abstractmethod
@@ -95,9 +93,9 @@ class SqlHistory(SparkHistory):
             self.append()
 
     def _widen(self) -> None:
-        if columns := [column for column in self.free_columns() if column.type in _WIDER]:
+        if columns := [column for column in self.free_columns() if column.type in self.wider_types]:
             column = self.chance.choice(columns)
-            wider = _WIDER[column.type]
+            wider = self.wider_types[column.type]
             self.alter(f"ALTER COLUMN `{column.name}` TYPE {SPARK_TYPES[wider]}")
             column.type = wider
             self.append()
