@@ -48,6 +48,7 @@ PROGRAMS = {
     "order_differences.py": "--conditions 1000",
     "iceberg_differences.py": "--conditions 5000",
     "delta_differences.py": "--conditions 5000",
+    "encrypted_differences.py": "--conditions 5000",
     "served_differences.py": "--queries 500",
     "replacing.py": "--reads 5000",
 }
