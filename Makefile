@@ -50,7 +50,7 @@ compile-test-rust: ## compile the Rust tests without running them
 
 .PHONY: test-python
 test-python: develop .venv/stamp-test ## the Python tests, including the code of the README and the examples
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --durations=25
 
 # Spark has its own environment. PYTHONPATH makes it use the extension that `develop` builds in the source tree.
 .PHONY: test-spark
