@@ -35,7 +35,7 @@ class DeltaHistory(SqlHistory):
             "delta.enableTypeWidening": str(chance.random() < 0.5).lower(),
             "delta.checkpointInterval": chance.choice(["2", "10"]),
             "delta.checkpointPolicy": chance.choice(["classic", "v2"]),
-            "delta.dataSkippingNumIndexedCols": chance.choice(["0", "2", "32"]),
+            "delta.dataSkippingNumIndexedCols": "32" if self.is_clustered else chance.choice(["0", "2", "32"]),
         }
 
     def __str__(self) -> str:
