@@ -280,6 +280,11 @@ class FileFilters:
         )
 
 
+def check_unchanged(filters: FileFilters) -> None:
+    """Raise `ConflictError` if the file has changed since it was opened."""
+    filters._parquet.reader.check_unchanged()
+
+
 def version_of(filters: FileFilters) -> str:
     """Return the file's version in the form that tokens of plain folders begin with."""
     return filters._parquet.reader.version

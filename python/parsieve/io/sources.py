@@ -225,11 +225,18 @@ class _Obstore(_Remote):
 class _FsspecVersion(_Fsspec):
     """One version of a file on fsspec, which has no conditional reads. `changed` compares the versions again."""
 
+    def __init__(self, filesystem: Any, path: str) -> None:
+        super().__init__(filesystem, path)
+        # Ask only once: a later answer may be about another version.
+        self._size = super().size()
+
+    def size(self) -> int:
+        return self._size
+
     def changed(self) -> bool:
-        before = self._version
         self._filesystem.invalidate_cache()
-        self.size()
-        return self._version != before
+        now = _Fsspec(self._filesystem, self._path)
+        return (now.size(), now.version()) != (self._size, self._version)
 
 
 class _PyArrowVersion(_PyArrow):
@@ -302,6 +309,11 @@ def open_version(source: Any, size: int, token: str) -> Source:
         opened.close()
         raise
     return opened
+
+
+def can_tell_version(source: Any) -> bool:
+    """Return whether each read of a source is certain to be of the version that was opened."""
+    return not (isinstance(source, tuple) and any(hasattr(source[0], name) for name in ("open_input_file", "cat_file")))
 
 
 def _is_version(token: str, version: str) -> bool:

@@ -16,6 +16,7 @@ from parsieve._core import FileKeys, FileReader
 from parsieve.errors import ConflictError
 from parsieve.io.index_location import BELOW, Places
 from parsieve.io.ranges import RangeReader, open_footer
+from parsieve.io.sources import can_tell_version, open_version
 from parsieve.lake.slices import Location, Slice, Slices, locations_and_tokens
 from parsieve.lake.storage.keys import TableKeys
 from parsieve.predicate.column_names import ColumnPath
@@ -281,7 +282,7 @@ class Lake(ABC):
         if not self.row_groups_usable(file_slice):
             return None
         keys = self.file_keys(file_slice)
-        reader = RangeReader(self.open_base(file_slice))
+        reader = RangeReader(self.open_listed(file_slice))
         try:
             footer = open_footer(reader, keys)
             reader.check_unchanged()
@@ -299,6 +300,16 @@ class Lake(ABC):
     def file_keys(self, file_slice: Slice) -> FileKeys | None:
         """Return the keys of the base file's footer and filters."""
         return None if self.keys is None else self.keys.of(self.open_base(file_slice))
+
+    def open_listed(self, file_slice: Slice) -> Any:
+        """Return the base file as a source whose `changed` notices another version than the listed one.
+
+        Opening it may raise `ConflictError`.
+        """
+        source = self.open_base(file_slice)
+        if not self.files_may_be_replaced or can_tell_version(source) or not file_slice.token:
+            return source
+        return open_version(source, file_slice.size or 0, file_slice.token)
 
     def open_base(self, file_slice: Slice) -> Any:
         """Return the base file as a source for `open_filters` and `RangeReader`."""

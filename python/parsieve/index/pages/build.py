@@ -180,15 +180,13 @@ def read_map(lake: Lake, file_slice: Slice) -> FileMap:
     # readers subtract them.
     if file_slice.path is None or (lake.format == "hudi" and not file_slice.clean):
         raise UnsupportedError("the slice is not a single Parquet file")
-    reader = RangeReader(lake.open_base(file_slice))
     try:
-        # Some stores give no version with the bytes that they return.
-        names_version = reader.version != f"{reader.size}-" or not lake.files_may_be_replaced
-        before = None if names_version else lake.version(file_slice)
+        reader = RangeReader(lake.open_listed(file_slice))
+    except ConflictError:
+        raise _changed(file_slice) from None
+    try:
         file_map = _read(reader)
         reader.check_unchanged()
-        if before is not None and (before.token != file_slice.token or lake.version(file_slice) != before):
-            raise _changed(file_slice)
         if lake.files_may_be_replaced and not f"{file_slice.token}-".startswith(reader.version):
             raise _changed(file_slice)
     finally:

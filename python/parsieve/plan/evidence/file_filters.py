@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve._core import ParsieveError
-from parsieve.filters.open import FileFilters, version_of
+from parsieve.errors import ConflictError
+from parsieve.filters.open import FileFilters, check_unchanged, version_of
 from parsieve.plan.cost.medium import Medium, read_all
 from parsieve.plan.evidence.base import Evidence
 from parsieve.plan.evidence.footers import ChunkStatistics, Cost, FileFooter, stores_only
@@ -77,10 +78,13 @@ class FilterAnswers:
                         path = _filtered_path(footer, question)
                         if path is not None:
                             answers |= _answer(filters, path, question)
+                    check_unchanged(filters)
                 finally:
                     with self._lock:
                         self._cost.bytes_fetched += filters.bytes_fetched
                         self._cost.requests += filters.requests
+        except ConflictError:
+            return {}
         except (ParsieveError, OSError, ValueError):
             # A file that cannot be read excludes nothing.
             pass

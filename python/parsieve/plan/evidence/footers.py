@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from parsieve._core import FileReader, ParsieveError
+from parsieve.errors import ConflictError
 from parsieve.io.ranges import RangeReader, open_footer
 from parsieve.lake.base import Lake, Slice
 from parsieve.plan.cost.experience import Experience
@@ -144,12 +145,16 @@ class Footers:
     def _fetch(self, piece: Slice, leaves: Sequence[WantedLeaf], lake: Lake) -> tuple[FileFooter | str, int, int]:
         try:
             keys = lake.file_keys(piece)
-            reader = RangeReader(lake.open_base(piece))
+            reader = RangeReader(lake.open_listed(piece))
+        except ConflictError:
+            return REPLACED, 0, 0
         except (ParsieveError, OSError, ValueError) as error:
             return f"its footer cannot be read: {error}", 0, 0
         try:
             footer = _footer(open_footer(reader, keys), leaves)
             reader.check_unchanged()
+        except ConflictError:
+            return REPLACED, reader.bytes_fetched, reader.requests
         except (ParsieveError, OSError) as error:
             # Reading the file will raise the same error; in a plan it only excludes nothing.
             return f"its footer cannot be read: {error}", reader.bytes_fetched, reader.requests

@@ -124,7 +124,7 @@ class GroupJudge:
 
     def _source(self, number: int) -> tuple[Any, FileKeys | None]:
         piece = self.slices([number])[0]
-        return self._lake.open_base(piece), self._lake.file_keys(piece)
+        return self._lake.open_listed(piece), self._lake.file_keys(piece)
 
 
 def _without(footer: FileFooter, constants: Collection[str]) -> FileFooter:

@@ -1,0 +1,112 @@
+"""A file on an fsspec filesystem is replaced between two requests of a plan or of a read."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import obstore.store
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+import parsieve as ps
+
+
+def parquet(ids: list[int], version: str) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(
+        pa.table({"id": ids, "version": [version] * len(ids)}),
+        sink,
+        compression="none",
+        row_group_size=100,
+        bloom_filter_options={"id": {"ndv": 100, "fpp": 0.001}},
+    )
+    return sink.getvalue()
+
+
+# 5 is in the first row group of the old version, and in the second one of the new version.
+OLD = parquet([*range(100), *range(200, 300)], "old")
+NEW = parquet([*range(1000, 1100), *[5] * 100], "new")
+
+
+class TaggedMemory(MemoryFileSystem):  # type: ignore[misc]
+    """A filesystem with ETags, which replaces the file before one of the requests."""
+
+    store: dict[str, Any] = {}  # noqa: RUF012 - fsspec declares it as an attribute of the class
+    pseudo_dirs = [""]  # noqa: RUF012
+    requests = 0
+    replace_before: int | None = None
+
+    def _request(self) -> None:
+        TaggedMemory.requests += 1
+        if TaggedMemory.requests == TaggedMemory.replace_before:
+            TaggedMemory.store["/t/0.parquet"].truncate(0)
+            self.pipe_file("/t/0.parquet", NEW)
+
+    def _tag(self, path: str) -> str:
+        return f'"{hash(bytes(self.store[path].getvalue()))}"'
+
+    def info(self, path: str, **options: Any) -> Any:
+        self._request()
+        info = super().info(path, **options)
+        return {**info, "ETag": self._tag(path)} if info["type"] == "file" else info
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
+        self._request()
+        return bytes(self.store[self._strip_protocol(path)].getvalue())[start:end]
+
+    def find(self, path: str, detail: bool = False, **options: Any) -> Any:
+        found = super().find(path, detail=True, **options)
+        tagged = {name: {**info, "ETag": self._tag(name)} for name, info in found.items()}
+        return tagged if detail else list(tagged)
+
+
+@pytest.fixture
+def filesystem() -> Iterator[TaggedMemory]:
+    yield TaggedMemory()
+    TaggedMemory.store.clear()
+
+
+def plan_and_read(table: ps.Table, between: Callable[[], None]) -> list[str]:
+    plan = table.plan("id = 5", row_groups=True)
+    between()
+    return [str(version) for version in plan.to_arrow()["version"].to_pylist()]
+
+
+def look_up(table: ps.Table, between: Callable[[], None]) -> list[str]:
+    between()
+    return [str(version) for version in table.lookup("id", [5]).table["version"].to_pylist()]
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+@pytest.mark.parametrize("read", [plan_and_read, look_up])
+@pytest.mark.parametrize("is_planned_first", [True, False])
+def test_the_rows_are_of_one_version(
+    filesystem: TaggedMemory, is_indexed: bool, read: Callable[..., list[str]], is_planned_first: bool
+) -> None:
+    def count_from_now(replace_before: int | None) -> None:
+        TaggedMemory.requests, TaggedMemory.replace_before = 0, replace_before
+
+    found = set()
+    for request in range(1, 30):
+        count_from_now(None)
+        filesystem.pipe_file("/t/0.parquet", OLD)
+        table = ps.open_table((filesystem, "/t"), index_location=(obstore.store.MemoryStore(), "i"))
+        if is_indexed:
+            table.build_index("id", kind="sieve", unit="row_group", progress=False)
+        if not is_planned_first:
+            count_from_now(request)
+        try:
+            answer = read(
+                table, (lambda request=request: count_from_now(request)) if is_planned_first else lambda: None
+            )
+        except ps.ConflictError:
+            answer = ["conflict"]
+        assert answer in (["old"], ["new"] * 100, ["conflict"]), request
+        found.add(answer[0])
+        if TaggedMemory.requests < request:
+            break
+    assert {"old", "new"} <= found
