@@ -210,13 +210,13 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._lake, name)
 
-    def open_base(self, file_slice: Slice) -> Any:
+    def open_listed(self, file_slice: Slice) -> Any:
         with self._lock:
             action, self.meanwhile = self.meanwhile, None
         if action is not None:
             action()
         self.opened.append(file_slice.group)
-        return self._lake.open_base(file_slice)
+        return self._lake.open_listed(file_slice)
 
 
 def test_a_writer_that_was_too_late_gives_other_ids_to_the_maps_that_it_has_read(tmp_path: Path) -> None:

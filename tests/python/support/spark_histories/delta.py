@@ -33,6 +33,7 @@ class DeltaHistory(SqlHistory):
             "delta.columnMapping.mode": "name" if self.is_mapped else "none",
             "delta.enableDeletionVectors": str(chance.random() < 0.7).lower(),
             "delta.enableTypeWidening": str(chance.random() < 0.5).lower(),
+            "delta.feature.timestampNtz": "supported",
             "delta.checkpointInterval": chance.choice(["2", "10"]),
             "delta.checkpointPolicy": chance.choice(["classic", "v2"]),
             "delta.dataSkippingNumIndexedCols": "32" if self.is_clustered else chance.choice(["0", "2", "32"]),

@@ -117,9 +117,13 @@ class SparkHistory(ABC):
 
     def add_columns(self, count: int) -> None:
         """Add columns of random types to the model."""
-        types = [kind for kind in SPARK_TYPES if kind not in self.missing_types]
         for _ in range(count):
-            self.add_column(f"c{self.columns_made + 1}", self.chance.choice(types))
+            self.add_column(*self.random_column())
+
+    def random_column(self) -> tuple[str, pa.DataType]:
+        """Return the name and the type of a new column."""
+        types = [kind for kind in SPARK_TYPES if kind not in self.missing_types]
+        return f"c{self.columns_made + 1}", self.chance.choice(types)
 
     def draw(self, column: Column) -> Any:
         """Return a random value for a column."""

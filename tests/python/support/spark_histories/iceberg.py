@@ -99,6 +99,14 @@ class IcebergHistory(SqlHistory):
 
     # Rows
 
+    def draw(self, column: Column) -> Any:
+        while True:
+            value = super().draw(column)
+            # The value is part of the names of folders, which cannot be longer than 255 bytes.
+            is_in_path = isinstance(value, str) and any(column.name in rule for rule in self.rules)
+            if not is_in_path or len(value.encode()) <= 20:
+                return value
+
     def _create(self) -> None:
         columns = ", ".join(f"`{column.name}` {SPARK_TYPES[column.type]}" for column in self.columns)
         properties = ", ".join(f"'{name}' = '{value}'" for name, value in self.properties.items())

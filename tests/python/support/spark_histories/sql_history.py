@@ -72,9 +72,9 @@ class SqlHistory(SparkHistory):
         )
 
     def _add_column(self) -> None:
-        self.add_columns(1)
-        column = self.columns[-1]
-        self.alter(f"ADD COLUMN `{column.name}` {SPARK_TYPES[column.type]}")
+        name, kind = self.random_column()
+        self.alter(f"ADD COLUMN `{name}` {SPARK_TYPES[kind]}")
+        self.add_column(name, kind)
         self.append()
 
     def _rename(self) -> None:
