@@ -167,13 +167,14 @@ class Rows(Matches):
         """Return the rows as a LazyFrame."""
         import polars as pl
 
-        from parsieve.plan.results.polars_source import frame_of, frame_of_dataset
+        from parsieve.plan.results.polars_source import check_time_zones, frame_of, frame_of_dataset
 
         schema = self._snapshot.schema
         # Refuse names that several columns have.
         self._columns(None)
         if _has(schema, pa.types.is_decimal256):
             raise UnsupportedError("Polars has no decimals of more than 38 digits; use to_arrow")
+        check_time_zones(schema)
         if self.are_few and "" not in schema.names and self.reads_pages(schema.names):
             return frame_of_dataset(PageRows(self))
         by_name = not self._tests_elements and not any(map(_is_no_name, schema.names))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from polars.io.plugins import register_io_source
 
-from parsieve._core import FormatError
+from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.rows.checked_files import CheckedFiles, Opened, Request
 from parsieve.lake.rows.columns import no_rows
 from parsieve.predicate.expr import columns
@@ -29,8 +30,25 @@ if TYPE_CHECKING:
 _FAILURES = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
+_OFFSET = re.compile(r"([+-]\d\d):?(\d\d)")
+
 # Polars 1 cannot show a source's name in query plans.
 _HAS_NAMES = "explain_name" in inspect.signature(register_io_source).parameters
+
+
+def check_time_zones(schema: pa.Schema) -> None:
+    """Raise `UnsupportedError` if a column has an offset from UTC that Polars does not know."""
+    for field in schema:
+        pending = [field.type]
+        while pending:
+            kind = pending.pop()
+            pending.extend(kind.field(number).type for number in range(kind.num_fields))
+            offset = _OFFSET.fullmatch(kind.tz) if pa.types.is_timestamp(kind) and kind.tz else None
+            # Polars converts offsets to zones such as Etc/GMT-2, which have whole hours.
+            if offset is not None and (offset[2] != "00" or not -12 <= int(offset[1]) <= 14):
+                raise UnsupportedError(
+                    f"Polars has no time zone {kind.tz}, the one of column {field.name}; use plan and to_arrow"
+                )
 
 
 def frame_of_source(source: Callable[..., Iterator[pl.DataFrame]], schema: pl.Schema, *, is_pure: bool) -> pl.LazyFrame:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -119,3 +120,18 @@ def test_polars_does_not_map_files_into_memory(tmp_path: Path) -> None:
     command = [sys.executable, "-c", MAPPING, str(path.parent)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500)
     assert (done.stdout, done.returncode) == ("[5]\n", 0), done.stderr
+
+
+@pytest.mark.parametrize(("zone", "is_supported"), [("-03:00", True), ("+14:00", True), ("+05:30", False)])
+def test_polars_does_not_have_every_offset(tmp_path: Path, zone: str, is_supported: bool) -> None:
+    nested = pa.array([{"at": 0}], pa.struct({"at": pa.timestamp("us", zone)}))
+    pq.write_table(pa.table({"id": [1], "nested": nested}), tmp_path / "a.parquet")
+    table = ps.open_table(tmp_path)
+    reads: list[Callable[[], Any]] = [lambda: table.plan("id = 1").to_polars(), lambda: ps.scan_polars(table)]
+    for read in reads:
+        if is_supported:
+            assert read().collect()["id"].to_list() == [1]
+        else:
+            with pytest.raises(ps.UnsupportedError, match=r"no time zone \+05:30, the one of column nested"):
+                read()
+    assert table.plan("id = 1").to_arrow()["id"].to_pylist() == [1]
