@@ -378,3 +378,12 @@ def test_a_predicate_gets_the_field_ids_of_another_schema(where: str) -> None:
     tags = fields[2].with_type(pa.list_(with_id(4, element)))
     schema = pa.schema([with_id(1, fields[0]), with_id(2, fields[1]), with_id(3, tags)])
     assert parse(parse(where, pa.schema(fields)), schema) == parse(where, schema)
+
+
+def test_keys_may_be_categories_of_polars(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": ["a", "b", None]}), tmp_path / "a.parquet")
+    table = ps.open_table(tmp_path)
+    for kind in (pl.Categorical, pl.Enum(["a", "c"])):
+        keys = pl.Series(["a", "c", None], dtype=kind)
+        assert table.lookup("x", keys).table["x"].to_pylist() == ["a"]
+        assert table.plan(keys={"x": keys}).to_arrow()["x"].to_pylist() == ["a"]

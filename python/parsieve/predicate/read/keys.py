@@ -199,6 +199,9 @@ def findable(values: Any) -> Any:
 
 def _plain(values: pa.Array) -> pa.Array:
     """Return the values without a dictionary, run-end encoding, extension or views."""
+    if isinstance(values, pa.DictionaryArray):
+        # Arrow cannot cast a dictionary of views.
+        return _plain(values.dictionary).take(values.indices)
     plain = value_type(values.type)
     if values.type != plain:
         values = values.storage if isinstance(values, pa.ExtensionArray) else values.cast(plain)
