@@ -478,14 +478,9 @@ class IndexedTable:
         >>> pq.write_table(pa.table({"id": [5]}), folder + "/part-1.parquet")
         >>> table.count_uncovered()
         {'id': 1}
-        >>> _ = table.update_index()
-        >>> table.count_uncovered()
-        {'id': 0}
         """
         view = self.opened.index.look()
-        if view is None:
-            return {}
-        counts = view.count_uncovered(self.opened.lake.snapshot().slices)
+        counts = {} if view is None else view.count_uncovered(self.opened.lake.snapshot().slices)
         return {index_name(path): count for path, count in counts.items()}
 
     def index_stats(self) -> dict[str, IndexStats]:

@@ -122,7 +122,10 @@ class View:
         return tokens.pop() if len(tokens) == 1 else None
 
     def count_uncovered(self, slices: Slices) -> dict[ColumnPath, int]:
-        """Return for each indexed column how many slices at least one of its indexes does not cover as they are now."""
+        """Return for each indexed column how many slices at least one of its indexes does not cover as they are now.
+
+        If files of this version were expired, the newest version answers instead.
+        """
         locations, tokens = locations_and_tokens(slices)
         readers: list[tuple[ColumnPath, ColumnReader | BloomReader]] = [*self._readers.items(), *self._blooms.items()]
         readers += [(path, reader) for (path, _), reader in self._texts.items()]
@@ -133,7 +136,13 @@ class View:
                 not token or bound.get(location) != token for location, token in zip(locations, tokens, strict=True)
             )
             counts[path] = max(missing, counts.get(path, 0))
-        return counts
+        newer = self._newest() if any(reader.gone for reader in self._readers.values()) else None
+        return counts if newer is None else newer.count_uncovered(slices)
+
+    def _newest(self) -> View | None:
+        """Return the newest version, or None if this is it."""
+        newer = None if self._newer is None else self._newer()
+        return newer if newer is not None and newer.version > self.version else None
 
     def lookup(self, column: str | Sequence[str], query: Query) -> set[Location]:
         """Return the covered locations that may match. Locations that the column does not cover must be kept too."""
@@ -163,9 +172,9 @@ class View:
         answer = reader.ask(query)
         numbers = reader.numbered(slices)
         if reader.gone:
-            newer = None if self._newer is None else self._newer()
+            newer = self._newest()
             path = None if newer is None else newer.find(reader.state.path, reader.state.field_id)
-            if newer is not None and newer.version > self.version and path is not None:
+            if newer is not None and path is not None:
                 return newer.may_match(path, query, slices), None
         if answer is None:
             return pa.repeat(pa.scalar(True), len(slices)), None

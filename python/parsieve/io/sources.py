@@ -311,9 +311,9 @@ def open_version(source: Any, size: int, token: str) -> Source:
     return opened
 
 
-def can_tell_version(source: Any) -> bool:
-    """Return whether each read of a source is certain to be of the version that was opened."""
-    return not (isinstance(source, tuple) and any(hasattr(source[0], name) for name in ("open_input_file", "cat_file")))
+def needs_listed_version(source: Any) -> bool:
+    """Return whether only `open_version` can tell if a file was replaced, as on filesystems of fsspec and pyarrow."""
+    return isinstance(source, tuple) and any(hasattr(source[0], name) for name in ("open_input_file", "cat_file"))
 
 
 def _is_version(token: str, version: str) -> bool:

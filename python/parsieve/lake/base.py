@@ -16,7 +16,7 @@ from parsieve._core import FileKeys, FileReader
 from parsieve.errors import ConflictError
 from parsieve.io.index_location import BELOW, Places
 from parsieve.io.ranges import RangeReader, open_footer
-from parsieve.io.sources import can_tell_version, open_version
+from parsieve.io.sources import needs_listed_version, open_version
 from parsieve.lake.slices import Location, Slice, Slices, locations_and_tokens
 from parsieve.lake.storage.keys import TableKeys
 from parsieve.predicate.column_names import ColumnPath
@@ -302,14 +302,14 @@ class Lake(ABC):
         return None if self.keys is None else self.keys.of(self.open_base(file_slice))
 
     def open_listed(self, file_slice: Slice) -> Any:
-        """Return the base file as a source whose `changed` notices another version than the listed one.
+        """Return the same source as `open_base`, but so that its readers notice if the file is replaced.
 
-        Opening it may raise `ConflictError`.
+        Raises `ConflictError` if the file is already another version than the listed one.
         """
         source = self.open_base(file_slice)
-        if not self.files_may_be_replaced or can_tell_version(source) or not file_slice.token:
+        if not self.files_may_be_replaced or file_slice.size is None or not needs_listed_version(source):
             return source
-        return open_version(source, file_slice.size or 0, file_slice.token)
+        return open_version(source, file_slice.size, file_slice.token)
 
     def open_base(self, file_slice: Slice) -> Any:
         """Return the base file as a source for `open_filters` and `RangeReader`."""

@@ -90,3 +90,13 @@ def test_uncovered_files_are_counted_for_each_column(table: ps.Table, tmp_path: 
     write(tmp_path, 11)
     assert table.count_uncovered() == {"id": 1}
     assert ps.open_table(str(tmp_path), index_location=f"{tmp_path}-none").count_uncovered() == {}
+
+
+def test_uncovered_files_are_counted_by_the_newest_version(table: ps.Table, tmp_path: Path) -> None:
+    """Another process replaces and expires a version that was opened, but not yet read."""
+    view, slices = table.opened.index.look(), table.opened.lake.snapshot().slices
+    assert view is not None
+    other = ps.open_table(str(tmp_path))
+    other.build_index("id", kind="sieve", progress=False)
+    assert other.expire_index(older_than=0).versions_removed
+    assert view.count_uncovered(slices) == {("id",): 0}

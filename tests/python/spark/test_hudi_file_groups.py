@@ -15,6 +15,10 @@ from parsieve.lake.hudi.partitions import PartitionPaths
 pytestmark = pytest.mark.spark
 
 
+# With these options, a record keeps its partition when its partition column changes.
+KEEPS_PARTITION = {"hoodie.index.type": "GLOBAL_SIMPLE", "hoodie.simple.index.update.partition.path": "false"}
+
+
 class Written:
     """A Hudi table that Spark's data source writes."""
 
@@ -53,8 +57,7 @@ def test_records_that_keep_their_partition(spark: Any, tmp_path: Path, kind: str
         **{
             "hoodie.datasource.write.partitionpath.field": "p",
             "hoodie.datasource.write.table.type": kind,
-            "hoodie.index.type": "GLOBAL_SIMPLE",
-            "hoodie.simple.index.update.partition.path": "false",
+            **KEEPS_PARTITION,
         },
     )
     written.write("SELECT id, CAST(id % 2 AS INT) AS p, 0L AS v FROM range(6)", "bulk_insert")
@@ -83,8 +86,7 @@ def test_records_that_keep_their_partition_in_old_tables(spark: Any, tmp_path: P
         **{
             "hoodie.datasource.write.partitionpath.field": "p",
             "hoodie.write.table.version": "6",
-            "hoodie.index.type": "GLOBAL_SIMPLE",
-            "hoodie.simple.index.update.partition.path": "false",
+            **KEEPS_PARTITION,
         },
     )
     written.write("SELECT id, 'x/y' AS p, 0L AS v FROM range(3)", "bulk_insert")
@@ -108,8 +110,7 @@ def test_indexes_with_the_partition_values_of_the_file(
         tmp_path / "t",
         **{
             "hoodie.datasource.write.partitionpath.field": "p",
-            "hoodie.index.type": "GLOBAL_SIMPLE",
-            "hoodie.simple.index.update.partition.path": "false",
+            **KEEPS_PARTITION,
         },
     )
     written.write("SELECT id, 0 AS p, 0L AS v FROM range(6)", "bulk_insert")

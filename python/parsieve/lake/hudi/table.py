@@ -308,8 +308,8 @@ class _SliceBuilder:
             parts.append("hidden logs")
         partition_values = self._partitions.values(partition)
         if partition_values:
-            # An index of parsieve 0.1 has the file's values of these columns.
-            parts.append("values of the path")
+            # An index that was built with the file's values of these columns, as by parsieve 0.1, becomes stale.
+            parts.append(f"values of the path: {','.join(partition_values)}")
         relative = [f"{partition}/{name}" if partition else name for name, _ in logs]
         return Slice(
             partition=partition,

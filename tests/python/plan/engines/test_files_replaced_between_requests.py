@@ -36,7 +36,7 @@ class TaggedMemory(MemoryFileSystem):  # type: ignore[misc]
     """A filesystem with ETags, which replaces the file before one of the requests."""
 
     store: dict[str, Any] = {}  # noqa: RUF012 - fsspec declares it as an attribute of the class
-    pseudo_dirs = [""]  # noqa: RUF012
+    pseudo_dirs = [""]  # noqa: RUF012 - as above
     requests = 0
     replace_before: int | None = None
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from support.models.odd_values import PATH_TEXTS
 from support.models.table_states import UID, Column
-from support.spark_histories.history import SPARK_TYPES, uid_column
+from support.spark_histories.history import SPARK_TYPES
 from support.spark_histories.sql_history import SqlHistory
 
 
@@ -23,7 +23,7 @@ class DeltaHistory(SqlHistory):
 
     def __init__(self, spark: Any, folder: Path, chance: random.Random) -> None:
         super().__init__(spark, folder, chance)
-        uid_column(self)
+        self.add_column(UID, pa.int64())
         self.add_columns(chance.randrange(2, 6))
         parts = [column for column in self.columns[1:] if column.type not in (pa.binary(), pa.float32(), pa.float64())]
         self.partitions = chance.sample(parts, min(len(parts), chance.choice([0, 0, 1, 2])))
@@ -48,15 +48,11 @@ class DeltaHistory(SqlHistory):
         return f"delta.`{self.folder}`"
 
     def choices(self) -> dict[Callable[[], None], int]:
+        choices = super().choices()
         if not self.changes:
-            return {self._create: 1}
-        choices = {
-            self._append: 4,
-            self._delete: 4,
-            self._update: 3,
-            self._merge: 3,
+            return choices
+        choices |= {
             self._optimize: 2,
-            self._add_column: 2,
             self._restore: 2,
             self._vacuum: 1,
         }
@@ -82,7 +78,7 @@ class DeltaHistory(SqlHistory):
             return self.chance.choice([*PATH_TEXTS, None])
         return super().draw(column)
 
-    def _create(self) -> None:
+    def create(self) -> None:
         columns = ", ".join(f"`{column.name}` {SPARK_TYPES[column.type]}" for column in self.columns)
         properties = ", ".join(f"'{name}' = '{value}'" for name, value in self.properties.items())
         layout = ""

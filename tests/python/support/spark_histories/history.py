@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from support.models.odd_values import odd_value
-from support.models.table_states import UID, Column, LiveRow, State
+from support.models.table_states import Column, LiveRow, State
 
 SPARK_TYPES: dict[pa.DataType, str] = {
     pa.int32(): "INT",
@@ -33,7 +33,7 @@ SPARK_TYPES: dict[pa.DataType, str] = {
 # The types that some formats do not have.
 SMALL_INTEGERS = (pa.int8(), pa.int16())
 LOCAL_TIMES = (pa.timestamp("us"),)
-# Spark refuses to write older dates, because of the change of the calendar in 1582.
+# Spark refuses to write dates before 1582 and timestamps before 1900, which two calendars count differently.
 _OLDEST = dt.date(1900, 1, 1)
 
 
@@ -166,8 +166,3 @@ def _stored(value: Any, kind: pa.DataType) -> Any:
         # Spark returns timestamps in the local time zone of Python.
         return value.astimezone(dt.UTC)
     return bytes(value) if isinstance(value, bytearray) else value
-
-
-def uid_column(history: SparkHistory) -> Column:
-    """Add the column of the keys."""
-    return history.add_column(UID, pa.int64())

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from support.models.odd_values import PATH_TEXTS
 from support.models.table_states import UID, Column
-from support.spark_histories.history import LOCAL_TIMES, SMALL_INTEGERS, SPARK_TYPES, SparkHistory, uid_column
+from support.spark_histories.history import LOCAL_TIMES, SMALL_INTEGERS, SPARK_TYPES, SparkHistory
 
 _KEY_GENERATORS = "org.apache.hudi.keygen."
 _INDEXES = ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET", "RECORD_INDEX")
@@ -51,7 +51,7 @@ class HudiHistory(SparkHistory):
         self.table_version = chance.choice(["6", "8", "9"])
         self.index = chance.choice(_INDEXES)
         self.is_escaped = chance.random() < 0.5
-        uid_column(self)
+        self.add_column(UID, pa.int64())
         self.order = self.add_column("v", pa.int64())
         self.keeps_partition = chance.random() < 0.5
         kinds = _PARTITION_TYPES if self.keeps_partition else (*_PARTITION_TYPES, *_OTHER_PARTITION_TYPES)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from support.models.table_states import UID, Column
-from support.spark_histories.history import SMALL_INTEGERS, SPARK_TYPES, uid_column
+from support.spark_histories.history import SMALL_INTEGERS, SPARK_TYPES
 from support.spark_histories.sql_history import SqlHistory
 
 _DAYS = ("year({})", "month({})", "day({})")
@@ -42,7 +42,7 @@ class IcebergHistory(SqlHistory):
     def __init__(self, spark: Any, folder: Path, chance: random.Random) -> None:
         super().__init__(spark, folder, chance)
         self.name = f"n.t{uuid.uuid4().hex[:12]}"
-        uid_column(self)
+        self.add_column(UID, pa.int64())
         self.add_columns(chance.randrange(2, 6))
         self.rules: list[str] = []
         modes = {
@@ -66,16 +66,12 @@ class IcebergHistory(SqlHistory):
         return f"iceberg.{self.name}"
 
     def choices(self) -> dict[Callable[[], None], int]:
+        choices = super().choices()
         if not self.changes:
-            return {self._create: 1}
-        choices = {
-            self._append: 4,
-            self._delete: 4,
-            self._update: 3,
-            self._merge: 3,
+            return choices
+        choices |= {
             self._rewrite_files: 2,
             self._rewrite_manifests: 1,
-            self._add_column: 2,
             self._rename: 1,
             self._drop: 1,
             self._widen: 2,
@@ -107,7 +103,7 @@ class IcebergHistory(SqlHistory):
             if not is_in_path or len(value.encode()) <= 20:
                 return value
 
-    def _create(self) -> None:
+    def create(self) -> None:
         columns = ", ".join(f"`{column.name}` {SPARK_TYPES[column.type]}" for column in self.columns)
         properties = ", ".join(f"'{name}' = '{value}'" for name, value in self.properties.items())
         self.sql(f"CREATE TABLE {self.sql_name} ({columns}) USING iceberg TBLPROPERTIES ({properties})")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -22,6 +22,10 @@ class SqlHistory(SparkHistory):
     @abstractmethod
     def sql_name(self) -> str:
         """The name of the table in SQL."""
+
+    @abstractmethod
+    def create(self) -> None:
+        """Create the table, and add some rows."""
 
     @abstractmethod
     def append(self) -> None:
@@ -50,6 +54,11 @@ class SqlHistory(SparkHistory):
         return f"{UID} IN ({', '.join(map(str, uids))})"
 
     # Changes
+
+    def choices(self) -> dict[Callable[[], None], int]:
+        if not self.changes:
+            return {self.create: 1}
+        return {self._append: 4, self._delete: 4, self._update: 3, self._merge: 3, self._add_column: 2}
 
     def _append(self) -> None:
         self.append()
