@@ -144,8 +144,10 @@ class Account:
         lost: set[Location] = set()
         for path, reader in () if before is None else ((path, before.reader(path)) for path in before.columns):
             if path in view.columns and view.columns[path].bindings != reader.state.bindings:
-                bound = view.reader(path).bound
-                lost |= {location for location, token in reader.bound.items() if token and not bound.get(location)}
+                after = view.reader(path)
+                bound = after.bound
+                if not after.gone:
+                    lost |= {location for location, token in reader.bound.items() if token and not bound.get(location)}
         numbers = [
             number for number, location in enumerate(locations_and_tokens(snapshot.slices)[0]) if location in lost
         ]

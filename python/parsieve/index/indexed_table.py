@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow.compute as pc
 
+from parsieve.index.expired import repeat_if_expired
 from parsieve.index.log.columns import column_paths, indexed_name
 from parsieve.index.log.commit import Layout
 from parsieve.index.log.garbage import OLDER_THAN
@@ -219,7 +220,7 @@ class IndexedTable:
         lake = self.opened.lake.exposing(column_paths(expose, snapshot.schema))
         renewals = Renewals.read(self.opened.index.store, snapshot)
         effort: dict[str, Any] = {"memory": memory, "threads": threads, "progress": progress}
-        before = bound_tokens(self.opened.index.newest())
+        before = repeat_if_expired(self.opened.index, bound_tokens)
         effort["compaction"] = compact is not False
         self.opened.index.update(lake, snapshot, **effort, renewed=renewals.tokens, account=account)
         renewals.forget()

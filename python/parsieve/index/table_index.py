@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from parsieve import _core
+from parsieve.index.expired import ResultT, repeat_if_expired
 from parsieve.index.log.garbage import GARBAGE_AGE, OLDER_THAN, OlderThan
 from parsieve.index.log.versions import Versions, stores_of
 from parsieve.index.view import View
@@ -133,6 +134,15 @@ class TableIndex:
         self._newest = self._view(commit)
         return self._newest
 
+    def _draft(self, work: Callable[[Log], ResultT]) -> ResultT:
+        """Return the result of `work`, which commits to a log. Repeat it if another process expired its version."""
+
+        def draft(_: View | None) -> ResultT:
+            with self._versions.drafting() as log:
+                return work(log)
+
+        return repeat_if_expired(self, draft)
+
     def build(
         self,
         lake: Lake,
@@ -251,10 +261,13 @@ class TableIndex:
 
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
-        with self._versions.drafting() as log:
+
+        def ensure(log: Log) -> maintain.Mapped:
             executor = LocalExecutor(log.store, progress=progress, spill=spill)
-            mapped = maintain.ensure(log, lake, snapshot, executor, pages)
-            account.leave_unmapped(mapped.left_out)
+            return maintain.ensure(log, lake, snapshot, executor, pages)
+
+        mapped = self._draft(ensure)
+        account.leave_unmapped(mapped.left_out)
         if mapped.version is None:
             raise self._versions.not_found()
         return self._view_of_newest(mapped.version)
@@ -288,7 +301,8 @@ class TableIndex:
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
         watched = account.watch(lake)
-        with self._versions.drafting() as log:
+
+        def update(log: Log) -> Commit:
             executor = LocalExecutor(
                 log.store, memory=memory, threads=threads, progress=progress, spill=spill, label="update"
             )
@@ -301,7 +315,9 @@ class TableIndex:
             version = update_bloom(log, watched, snapshot, executor, renewed=renewed) or version
             mapped = maintain.update(log, lake, snapshot, executor)
             account.leave_unmapped(mapped.left_out)
-            view = self._view_of_newest(mapped.version or version)
+            return mapped.version or version
+
+        view = self._view_of_newest(self._draft(update))
         account.warn(self.store)
         return view
 
@@ -331,13 +347,16 @@ class TableIndex:
 
         account = account or Account()
         watched = None if lake is None else account.watch(lake)
-        with self._versions.drafting() as log:
+
+        def compact(log: Log) -> Commit:
             executor = LocalExecutor(
                 log.store, memory=memory, threads=threads, progress=progress, label="compact", options=options
             )
             rewrite = options is not None
             version = compact_sieve(log, executor, columns, watched, snapshot, rewrite=rewrite, purge=purge)
-            view = self._view_of_newest(maintain.compact(log, purge=purge) or version)
+            return maintain.compact(log, purge=purge) or version
+
+        view = self._view_of_newest(self._draft(compact))
         account.warn(self.store)
         return view
 
@@ -378,13 +397,15 @@ class TableIndex:
         """Read every part of the newest version, and return its problems. With a lake, also look up every row."""
         from parsieve.index import inspect
 
-        return inspect.verify(self.require(), lake, snapshot)
+        return repeat_if_expired(self, lambda _: inspect.verify(self.require(), lake, snapshot), is_broken=bool)
 
     def stats(self, column: Column) -> IndexStats:
         """Return the size and precision of a column's index."""
         from parsieve.index import inspect
 
-        view = self.newest()
-        if view is None:
-            raise self._versions.not_found()
-        return inspect.stats(view, column)
+        def stats(view: View | None) -> IndexStats:
+            if view is None:
+                raise self._versions.not_found()
+            return inspect.stats(view, column)
+
+        return repeat_if_expired(self, stats)

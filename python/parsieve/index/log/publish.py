@@ -71,6 +71,10 @@ class Transaction:
         """Return the version on which the next `commit` is based."""
         return self._newest
 
+    def is_outdated(self) -> bool:
+        """Return whether another writer has committed since `begin`."""
+        return self._log.newest() != self._newest
+
     def commit(
         self,
         table: TableState,

@@ -92,6 +92,9 @@ def update(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any]) ->
         try:
             bound = bindings.read(log.store, state.bindings)
         except FormatError:
+            if transaction.is_outdated():
+                # Another process expired the files of this version.
+                continue
             # No reader can use this map any more.
             return build(log, lake, snapshot, executor)
         # Filters that were added to a file have moved its pages, so it is read again even if its rows are the same.
@@ -135,6 +138,8 @@ def compact(log: Log, *, purge: bool = False) -> Commit | None:
         try:
             bound = bindings.read(log.store, state.bindings)
         except FormatError:
+            if transaction.is_outdated():
+                continue
             # The next update builds the map again.
             return newest
         fewest = -(-len(bound.tokens) // SLICES_PER_PART)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from parsieve.index.bloom.update import update as update_bloom
 from parsieve.index.build.settle import log_left_out, settle, unsettled
+from parsieve.index.expired import repeat_if_expired
 from parsieve.index.log.columns import paths_of
 from parsieve.index.log.log import Log
 from parsieve.index.log.parts import naming_remedy
@@ -26,6 +27,7 @@ from parsieve.spark.tables import lake_and_store, lake_and_writable_store, view_
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from parsieve.index.log.commit import Commit
     from parsieve.index.view import View
     from parsieve.lake.base import AsOf
 
@@ -64,11 +66,14 @@ def update_index(
     snapshot = settle(lake, lake.snapshot(as_of))
     log_left_out(unsettled(snapshot), f"the index in {store}")
     executor = SparkExecutor(spark, store, memory)
-    with naming_remedy():
-        version = update_sieve(log, lake, snapshot, executor, compaction=compaction)
-        version = update_bloom(log, lake, snapshot, executor) or version
-        version = maintain.update(log, lake, snapshot, executor).version or version
-    view = view_of(log, version)
+
+    def update(_: View | None) -> Commit:
+        with naming_remedy():
+            version = update_sieve(log, lake, snapshot, executor, compaction=compaction)
+            version = update_bloom(log, lake, snapshot, executor) or version
+            return maintain.update(log, lake, snapshot, executor).version or version
+
+    view = view_of(log, repeat_if_expired(TableIndex(store), update))
     SPARK.info("update index of %s: version %d", place(lake.uri), view.version)
     return view
 
@@ -101,10 +106,13 @@ def compact(
     log = Log(store)
     paths = None if columns is None else paths_of([columns] if isinstance(columns, str) else columns)
     executor = SparkExecutor(spark, store)
-    with naming_remedy():
-        version = compact_sieve(log, executor, paths, lake, lake.snapshot(), purge=purge)
-        version = maintain.compact(log, purge=purge) or version
-    view = view_of(log, version)
+
+    def merge(_: View | None) -> Commit:
+        with naming_remedy():
+            version = compact_sieve(log, executor, paths, lake, lake.snapshot(), purge=purge)
+            return maintain.compact(log, purge=purge) or version
+
+    view = view_of(log, repeat_if_expired(TableIndex(store), merge))
     SPARK.info("compact index of %s: version %d", place(lake.uri), view.version)
     return view
 
