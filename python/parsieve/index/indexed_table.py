@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow.compute as pc
 
-from parsieve.index.expired import repeat_if_expired
+from parsieve.index.build.expired import repeat_if_expired
 from parsieve.index.log.columns import column_paths, indexed_name
 from parsieve.index.log.commit import Layout
 from parsieve.index.log.garbage import OLDER_THAN

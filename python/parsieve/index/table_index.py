@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from parsieve import _core
-from parsieve.index.expired import ResultT, repeat_if_expired
+from parsieve.index.build.expired import ResultT, repeat_if_expired
 from parsieve.index.log.garbage import GARBAGE_AGE, OLDER_THAN, OlderThan
 from parsieve.index.log.versions import Versions, stores_of
 from parsieve.index.view import View

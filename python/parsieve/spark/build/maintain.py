@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parsieve.index.bloom.update import update as update_bloom
+from parsieve.index.build.expired import repeat_if_expired
 from parsieve.index.build.settle import log_left_out, settle, unsettled
-from parsieve.index.expired import repeat_if_expired
 from parsieve.index.log.columns import paths_of
 from parsieve.index.log.log import Log
 from parsieve.index.log.parts import naming_remedy
