@@ -397,7 +397,10 @@ class TableIndex:
         """Read every part of the newest version, and return its problems. With a lake, also look up every row."""
         from parsieve.index import inspect
 
-        return repeat_if_expired(self, lambda _: inspect.verify(self.require(), lake, snapshot), is_broken=bool)
+        self.require()
+        return repeat_if_expired(
+            self, lambda view: inspect.verify(view or self.require(), lake, snapshot), is_broken=bool
+        )
 
     def stats(self, column: Column) -> IndexStats:
         """Return the size and precision of a column's index."""
