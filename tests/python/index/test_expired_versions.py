@@ -14,6 +14,8 @@ import pytest
 from support import aging
 
 import parsieve as ps
+from parsieve.index.build.expired import ATTEMPTS, repeat_if_expired
+from parsieve.index.view import View
 from parsieve.io.store.local import LocalStore
 
 CALLS: dict[str, Callable[[ps.Table], Any]] = {
@@ -115,6 +117,34 @@ def test_a_call_uses_the_newest_version_if_its_own_was_expired(tmp_path: Path, c
         if not was_reached:
             break
     assert round_ > 2
+
+
+def test_work_ends_with_a_conflict_if_each_version_is_expired(tmp_path: Path) -> None:
+    source = table_with_updates(tmp_path)
+    index = ps.open_table(source, index_location=tmp_path / "index").opened.index
+    other = ps.open_table(source, index_location=tmp_path / "index")
+    versions = []
+
+    def fail(view: View | None) -> None:
+        assert view is not None
+        versions.append(view.version)
+        other.build_index("id", progress=False)
+        other.expire_index(older_than=0)
+        raise ps.FormatError("a file is missing")
+
+    with pytest.raises(ps.ConflictError, match=f"expired the version in use in all {ATTEMPTS} attempts"):
+        repeat_if_expired(index, fail)
+    assert len(set(versions)) == ATTEMPTS
+    # A conflict of the work itself is raised at once.
+    conflicts = []
+
+    def conflict(_: View | None) -> None:
+        conflicts.append("once")
+        raise ps.ConflictError("too late")
+
+    with pytest.raises(ps.ConflictError, match="too late"):
+        repeat_if_expired(index, conflict)
+    assert conflicts == ["once"]
 
 
 def test_a_damaged_file_of_the_newest_version_is_still_damage(tmp_path: Path) -> None:
