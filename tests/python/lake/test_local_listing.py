@@ -97,6 +97,30 @@ def test_a_file_may_replace_a_folder(tmp_path: Path) -> None:
     assert not listing.files()
 
 
+def test_a_folder_may_be_removed_while_its_parent_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "ab":
+        (tmp_path / "t" / name).mkdir(parents=True)
+        (tmp_path / "t" / name / "x").write_bytes(b"1")
+    wait_until_old(tmp_path)
+    list_names = os.listdir
+
+    def list_and_remove(folder: int) -> list[str]:
+        names = list_names(folder)
+        if "x" in names:
+            # The folder that is listed last.
+            shutil.rmtree(tmp_path / "t" / "a", ignore_errors=True)
+        return names
+
+    for listing in (new := LocalListing(str(tmp_path / "t")), new):
+        monkeypatch.setattr(os, "listdir", list_and_remove)
+        assert [file.relative for file in listing.files()] == ["b/x"]
+    monkeypatch.undo()
+    assert [file.relative for file in new.files()] == ["b/x"]
+    (tmp_path / "t" / "a").mkdir()
+    (tmp_path / "t" / "a" / "y").write_bytes(b"1")
+    assert [file.relative for file in new.files()] == ["a/y", "b/x"]
+
+
 def test_folders_that_link_to_each_other_are_listed_once_per_path(tmp_path: Path) -> None:
     for name, link, target in (("a", "x", "b"), ("b", "y", "a")):
         (tmp_path / "t" / name).mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,6 +36,13 @@ from parsieve.predicate.expressions.expression import computed
 if TYPE_CHECKING:
     from parsieve.io.store.base import Store
     from parsieve.lake.rows.checked_files import CheckedFiles
+
+# How often a folder is listed if files are removed before their schema is read.
+_ATTEMPTS = 5
+
+
+class _RemovedError(Exception):
+    """A listed file no longer exists."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,6 +121,12 @@ class ParquetDir(Adapter):
             raise UnsupportedError(
                 f"{self.uri} is a plain folder of Parquet files, which has no earlier states; omit as_of"
             )
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(_RemovedError):
+                return self._present()
+        raise ConflictError(f"files of {self.uri} were removed {_ATTEMPTS} times while they were listed; try again")
+
+    def _present(self) -> Snapshot:
         instant = time.time_ns()
         try:
             listed = self._storage.list()
@@ -177,11 +191,14 @@ class ParquetDir(Adapter):
 
     def _read_schema(self, path: str) -> pa.Schema:
         properties = None if self.keys is None else self.keys.for_rows(self._storage.source(path))
-        with (
-            foreign(self._storage.address(path), keyed=properties is not None),
-            pq.ParquetFile(self._storage.open(path), decryption_properties=properties) as file,
-        ):
-            return file.schema_arrow
+        try:
+            with (
+                foreign(self._storage.address(path), keyed=properties is not None),
+                pq.ParquetFile(self._storage.open(path), decryption_properties=properties) as file,
+            ):
+                return file.schema_arrow
+        except FileNotFoundError as error:
+            raise _RemovedError from error
 
     def _table_schema(self, schemas: list[pa.Schema], partitions: list[pa.Field]) -> pa.Schema:
         if isinstance(self._schema, pa.Schema):

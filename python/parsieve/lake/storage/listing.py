@@ -160,7 +160,13 @@ class LocalListing:
         pending = [""]
         while pending:
             below = pending.pop()
-            folder = _list_folder(self._root, below, last_folders.get(below), now)
+            try:
+                folder = _list_folder(self._root, below, last_folders.get(below), now)
+            except OSError as error:
+                if below and error.errno in _NO_FILE:
+                    # Removed since its parent was listed.
+                    continue
+                raise
             folders[below] = folder
             pending.extend(f"{below}{name}/" for name in folder.folders)
         if len(folders) != len(last_folders) or any(

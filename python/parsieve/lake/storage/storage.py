@@ -393,9 +393,11 @@ def _etag_token(details: Callable[[str], Any], size: int, changed: Any, now: int
 def _list_fsspec(filesystem: Any, root: str, now: int) -> Iterator[ListedFile]:
     # A listing in fsspec's cache would hide later changes.
     filesystem.invalidate_cache()
-    folder, is_single = filesystem._strip_protocol(root), filesystem.isfile(root)
-    infos = {root: filesystem.info(root)} if is_single else filesystem.find(root, detail=True)
+    folder, is_file = filesystem._strip_protocol(root), filesystem.isfile(root)
+    infos = {root: filesystem.info(root)} if is_file else filesystem.find(root, detail=True)
     for path, info in infos.items():
+        # Another process may write the file just after `isfile` did not find it.
+        is_single = is_file or path == folder
         relative = path.rsplit("/", 1)[-1] if is_single else _below(path, folder)
         if info.get("type", "file") == "file" and (is_single or _is_visible(relative)):
             changed = next((info[name] for name in ("mtime", "LastModified", "last_modified") if info.get(name)), None)

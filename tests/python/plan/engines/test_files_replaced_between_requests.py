@@ -1,8 +1,10 @@
-"""A file on an fsspec filesystem is replaced between two requests of a plan or of a read."""
+"""A file on an fsspec filesystem is replaced or deleted between two requests of a plan or of a read."""
 
 from __future__ import annotations
 
 import io
+import itertools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,41 +35,76 @@ NEW = parquet([*range(1000, 1100), *[5] * 100], "new")
 
 
 class TaggedMemory(MemoryFileSystem):  # type: ignore[misc]
-    """A filesystem with ETags, which replaces the file before one of the requests."""
+    """A filesystem with ETags, which changes a file before one of the requests."""
 
     store: dict[str, Any] = {}  # noqa: RUF012 - fsspec declares it as an attribute of the class
     pseudo_dirs = [""]  # noqa: RUF012 - as above
     requests = 0
-    replace_before: int | None = None
+    change_before: int | None = None
+    # The changes before this request and the next ones.
+    changes: tuple[Callable[[MemoryFileSystem], None], ...] = ()
+
+    # Each request sees one state.
+    lock = threading.RLock()
 
     def _request(self) -> None:
         TaggedMemory.requests += 1
-        if TaggedMemory.requests == TaggedMemory.replace_before:
-            TaggedMemory.store["/t/0.parquet"].truncate(0)
-            self.pipe_file("/t/0.parquet", NEW)
+        if TaggedMemory.change_before is not None:
+            number = TaggedMemory.requests - TaggedMemory.change_before
+            if 0 <= number < len(TaggedMemory.changes):
+                TaggedMemory.changes[number](self)
 
     def _tag(self, path: str) -> str:
         return f'"{hash(bytes(self.store[path].getvalue()))}"'
 
     def info(self, path: str, **options: Any) -> Any:
-        self._request()
-        info = super().info(path, **options)
-        return {**info, "ETag": self._tag(path)} if info["type"] == "file" else info
+        with self.lock:
+            self._request()
+            info = super().info(path, **options)
+            return {**info, "ETag": self._tag(path)} if info["type"] == "file" else info
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
-        self._request()
-        return bytes(self.store[self._strip_protocol(path)].getvalue())[start:end]
+        with self.lock:
+            self._request()
+            if (path := self._strip_protocol(path)) not in self.store:
+                raise FileNotFoundError(path)
+            return bytes(self.store[path].getvalue())[start:end]
+
+    def _open(self, path: str, *arguments: Any, **options: Any) -> Any:
+        with self.lock:
+            self._request()
+            return super()._open(path, *arguments, **options)
 
     def find(self, path: str, detail: bool = False, **options: Any) -> Any:
-        found = super().find(path, detail=True, **options)
-        tagged = {name: {**info, "ETag": self._tag(name)} for name, info in found.items()}
-        return tagged if detail else list(tagged)
+        with self.lock:
+            self._request()
+            found = super().find(path, detail=True, **options)
+            tagged = {name: {**info, "ETag": self._tag(name)} for name, info in found.items()}
+            return tagged if detail else list(tagged)
 
 
 @pytest.fixture
 def filesystem() -> Iterator[TaggedMemory]:
     yield TaggedMemory()
     TaggedMemory.store.clear()
+    count_from_now(None)
+
+
+def count_from_now(change_before: int | None) -> None:
+    TaggedMemory.requests, TaggedMemory.change_before = 0, change_before
+
+
+def replace(filesystem: MemoryFileSystem) -> None:
+    filesystem.store["/t/0.parquet"].truncate(0)
+    filesystem.pipe_file("/t/0.parquet", NEW)
+
+
+def delete(filesystem: MemoryFileSystem) -> None:
+    filesystem.store.pop("/t/0.parquet")
+
+
+def write(filesystem: MemoryFileSystem) -> None:
+    filesystem.pipe_file("/t/0.parquet", NEW)
 
 
 def plan_and_read(table: ps.Table, between: Callable[[], None]) -> list[str]:
@@ -87,9 +124,7 @@ def look_up(table: ps.Table, between: Callable[[], None]) -> list[str]:
 def test_the_rows_are_of_one_version(
     filesystem: TaggedMemory, is_indexed: bool, read: Callable[..., list[str]], is_planned_first: bool
 ) -> None:
-    def count_from_now(replace_before: int | None) -> None:
-        TaggedMemory.requests, TaggedMemory.replace_before = 0, replace_before
-
+    TaggedMemory.changes = (replace,)
     found = set()
     for request in range(1, 30):
         count_from_now(None)
@@ -110,3 +145,34 @@ def test_the_rows_are_of_one_version(
         if TaggedMemory.requests < request:
             break
     assert {"old", "new"} <= found
+
+
+@pytest.mark.parametrize("read", [plan_and_read, look_up])
+@pytest.mark.parametrize("changes", [(delete,), (delete, write)])
+@pytest.mark.parametrize("is_planned_first", [True, False])
+def test_a_file_is_deleted(
+    filesystem: TaggedMemory,
+    changes: tuple[Callable[[MemoryFileSystem], None], ...],
+    read: Callable[..., list[str]],
+    is_planned_first: bool,
+) -> None:
+    TaggedMemory.changes = changes
+    found = set()
+    for request in itertools.count(1):
+        count_from_now(None)
+        filesystem.pipe_file("/t/0.parquet", OLD)
+        filesystem.pipe_file("/t/1.parquet", parquet([5], "other"))
+        table = ps.open_table((filesystem, "/t"), index_location=(obstore.store.MemoryStore(), "i"))
+        if not is_planned_first:
+            count_from_now(request)
+        try:
+            rows = read(table, (lambda request=request: count_from_now(request)) if is_planned_first else lambda: None)
+        except ps.ConflictError:
+            rows = ["conflict"]
+        assert rows in (["old", "other"], ["new"] * 100 + ["other"], ["other"], ["conflict"]), request
+        found.add(rows[0])
+        if TaggedMemory.requests < request:
+            break
+    # Without a change, and with a deletion before the first request.
+    assert "old" in found
+    assert changes != (delete,) or ("conflict" if is_planned_first and read is plan_and_read else "other") in found
