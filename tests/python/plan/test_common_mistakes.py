@@ -59,6 +59,17 @@ def test_the_error_for_keys_of_another_type_names_both_types(folder: Path) -> No
         ps.open_table(str(folder)).plan(keys={"id": pa.array(["x"])})
 
 
+def test_keys_of_128_bits_are_rejected(folder: Path) -> None:
+    table = ps.open_table(folder)
+    keys = pl.Series("id", [7], dtype=pl.Int128)
+    with pytest.raises(TypeError, match="keys of id are of type Int128, which pyarrow does not support; cast them"):
+        table.plan(keys={"id": keys})
+    with pytest.raises(TypeError, match="keys of id are of type Int128"):
+        table.lookup("id", keys)
+    with pytest.raises(ps.UnsupportedError, match="integers of 128 bits are not supported; cast the value to Int64"):
+        table.plan(pl.col("id") == pl.lit(7, pl.Int128), on_unknown="error")
+
+
 def test_keys_must_be_a_dict_of_columns(folder: Path) -> None:
     table = ps.open_table(folder)
     keys: Any

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -106,6 +107,17 @@ def test_keys_that_the_column_cannot_hold(tmp_path: Path) -> None:
         ps.open_table(tmp_path).lookup("id", ["three"])
     with pytest.raises(TypeError, match="no common Arrow type"):
         ps.open_table(tmp_path).lookup("id", [3, "three"])
+
+
+@pytest.mark.parametrize("as_keys", [list, np.array, pd.Series])
+def test_a_uuid_as_key_of_a_string_column_is_its_text(tmp_path: Path, as_keys: Any) -> None:
+    pq.write_table(pa.table({"id": [str(uuid.UUID(int=5)), "x"]}), tmp_path / "0.parquet")
+    table = ps.open_table(tmp_path)
+    keys = as_keys([uuid.UUID(int=5), uuid.UUID(int=6)])
+    assert table.plan(keys={"id": keys}).to_arrow()["id"].to_pylist() == [str(uuid.UUID(int=5))]
+    result = table.lookup("id", keys)
+    assert result.table["id"].to_pylist() == [str(uuid.UUID(int=5))]
+    assert result.missing.to_pylist() == [str(uuid.UUID(int=6))]
 
 
 def test_floats_with_two_zeros_and_nan(tmp_path: Path) -> None:

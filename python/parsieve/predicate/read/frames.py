@@ -241,6 +241,8 @@ def _evaluate(node: Any) -> pa.Array:
             series = pl.select(expression).to_series()
             if series.dtype == pl.List or series.dtype == pl.Array:
                 series = series.explode()
+            if str(series.dtype) in ("Int128", "UInt128"):
+                raise NotUnderstoodError("integers of 128 bits are not supported; cast the value to Int64")
             return pa.chunked_array(series.to_arrow()).combine_chunks() if len(series) else pa.nulls(0)
     except NotUnderstoodError:
         raise

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import time
 from numbers import Integral
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -115,8 +116,8 @@ def _is_zoned_time(value: Any) -> bool:
 
 
 def _is_not_for_arrow(value: Any) -> bool:
-    """Return whether Arrow would drop a part of a value."""
-    return has_nanoseconds(value) or _is_zoned_time(value)
+    """Return whether Arrow would drop a part of a value, or convert a UUID to bytes."""
+    return has_nanoseconds(value) or _is_zoned_time(value) or isinstance(value, UUID)
 
 
 def _array(column: Column, values: Any) -> pa.Array:
@@ -128,13 +129,16 @@ def _array(column: Column, values: Any) -> pa.Array:
         # A column of Python objects, such as a pandas column of mixed times.
         values = list(values)
     if hasattr(values, "__arrow_c_stream__"):
-        return pa.chunked_array(values).combine_chunks()
+        return _import(column, values).combine_chunks()
     # A string is iterable, but its characters are not meant as keys.
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         kind = type(values).__qualname__
         raise TypeError(f"the keys of {column} must be an Arrow column or a list of values, not {kind}")
     if not hasattr(values, "dtype"):
         values = [None if is_nat(value) else value for value in values]
+    if isinstance(values, list) and is_text(column.value_type):
+        # As in a tuple, a UUID stands for its canonical text.
+        values = [str(value) if isinstance(value, UUID) else value for value in values]
     if has_multiple_steps(values) or (isinstance(values, list) and any(map(has_multiple_steps, values))):
         raise TypeError(
             f"the keys of {column} are numpy times in steps of several units, "
@@ -159,6 +163,20 @@ def _array(column: Column, values: Any) -> pa.Array:
             except _NO_COMMON_TYPE:
                 pass
         raise TypeError(f"the keys of {column} have no common Arrow type ({error}); pass an Arrow array") from None
+
+
+def _import(column: Column, values: Any) -> pa.ChunkedArray:
+    """Return a column of another library, such as a Polars series."""
+    try:
+        return pa.chunked_array(values)
+    except pa.ArrowInvalid as error:
+        if "format string" not in str(error):
+            raise
+        # Polars has integers of 128 bits, which Arrow does not have.
+        kind = getattr(values, "dtype", getattr(values, "schema", "a type"))
+        raise TypeError(
+            f"the keys of {column} are of type {kind}, which pyarrow does not support; cast them to another type"
+        ) from None
 
 
 def _convert_keys(column: Column, values: pa.Array, zone: str | None) -> tuple[pa.Array, list[str]]:
