@@ -38,8 +38,8 @@ class Ordering:
         # Nulls, then NaN, then numbers, or the other way round.
         place = pc.if_else(values.is_null(), 0 if self.nulls == "first" else 3, 1 if self.descending else 2)
         if pa.types.is_floating(values.type):
-            is_nan = pc.fill_null(pc.is_nan(values), False)
-            place = pc.if_else(is_nan, place, pc.if_else(values.is_null(), place, 2 if self.descending else 1))
+            is_number = pc.invert(pc.is_null(values, nan_is_null=True))
+            place = pc.if_else(is_number, 2 if self.descending else 1, place)
         direction = "descending" if self.descending else "ascending"
         table = pa.table({"place": place, "value": values})
         return pc.sort_indices(table, sort_keys=[("place", "ascending"), ("value", direction)])
@@ -56,8 +56,7 @@ class Ordering:
         if not value.is_valid:
             return None if self.nulls == "first" else Not(IsNull(self.column))
         if not _is_nan(value):
-            parts: list[Expr] = [Compare(self.column, ">" if self.descending else "<", Literal(value))]
-            return self._with_nulls([*parts, *self._nan()] if self.descending else parts)
+            return self._with_nulls([Compare(self.column, ">" if self.descending else "<", Literal(value))])
         return self._with_nulls([] if self.descending else [Not(IsNull(self.column))])
 
     def until(self, value: pa.Scalar) -> Expr:
@@ -65,19 +64,13 @@ class Ordering:
         if not value.is_valid:
             return IsNull(self.column) if self.nulls == "first" else Always(True)
         if not _is_nan(value):
-            parts: list[Expr] = [Compare(self.column, ">=" if self.descending else "<=", Literal(value))]
-            condition = self._with_nulls([*parts, *self._nan()] if self.descending else parts)
+            condition = self._with_nulls([Compare(self.column, ">=" if self.descending else "<=", Literal(value))])
+        elif self.descending:
+            condition = self._with_nulls([Compare(self.column, "=", Literal(value))])
         else:
-            condition = self._with_nulls(self._nan() if self.descending else [Not(IsNull(self.column))])
+            condition = self._with_nulls([Not(IsNull(self.column))])
         assert condition is not None
         return condition
-
-    def _nan(self) -> list[Expr]:
-        """Return a test for NaN, if the column can hold NaN."""
-        kind = self.column.value_type
-        if not pa.types.is_floating(kind):
-            return []
-        return [Compare(self.column, "=", Literal(pa.scalar(math.nan, pa.float64()).cast(kind)))]
 
     def _with_nulls(self, parts: list[Expr]) -> Expr | None:
         if self.nulls == "first":

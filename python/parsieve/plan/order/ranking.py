@@ -43,9 +43,7 @@ class Ranking(NamedTuple):
     unknown: int
 
 
-def rank(
-    table: OpenTable, view: View | None, record: PlanRecord, ordering: Ordering, *, footers: bool = True
-) -> Ranking:
+def rank(table: OpenTable, view: View | None, record: PlanRecord, ordering: Ordering, *, footers: bool) -> Ranking:
     """Rank the kept files of a plan. Reads footers only if `footers` is true and nothing else has bounds."""
     numbers = record.kept
     bounds = _from_metadata(record, numbers, ordering)
