@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support import formats, frame_queries
+from support.aging import wait_until_old
 from support.orders import Order
 from support.programs import order_differences
 
@@ -154,6 +155,35 @@ def test_only_the_files_that_can_hold_the_first_rows_are_read(tmp_path: Path) ->
     any_rows = some.first_rows()
     assert any_rows.read(None, None)["user"].to_pylist() == [3] * 5
     assert any_rows.files_read == 2
+
+
+def test_a_plan_without_footers_reads_none_for_the_order(tmp_path: Path) -> None:
+    for part in range(3):
+        pq.write_table(pa.table({"at": [9 - part]}), tmp_path / f"{part}.parquet")
+    table = ps.open_table(str(tmp_path))
+    plan = table.plan(order_by="at", limit=1, row_groups=False)
+    assert plan.requests == 0
+    assert "3 files without bounds of at must be read first" in plan.explain()
+    assert plan.to_arrow()["at"].to_pylist() == [7]
+    ranked = table.plan(order_by="at", limit=1)
+    assert ranked.requests > 0
+    assert [Path(path).stem for path in ranked.files] == ["2", "1", "0"]
+
+
+def test_files_are_ranked_by_the_units_that_may_match(tmp_path: Path) -> None:
+    # The least value of each file is in a row group that the condition excludes.
+    values = {"0": [0, 150], "1": [10, 100], "2": [20, 60]}
+    for name, (first, second) in values.items():
+        rows = pa.table({"at": [first, first + 1, second, second + 1], "part": [0, 0, 1, 1]})
+        pq.write_table(rows, tmp_path / f"{name}.parquet", row_group_size=2)
+    wait_until_old(tmp_path)
+    table = ps.open_table(str(tmp_path))
+    table.build_index(["at", "part"], kind="sieve", unit="row_group", progress=False)
+    plan = table.plan("part = 1", order_by="at", limit=3, row_groups=False)
+    assert "files are read in the order of the index" in plan.explain()
+    assert [Path(path).stem for path in plan.files] == ["2", "1", "0"]
+    assert plan.to_arrow()["at"].to_pylist() == [60, 61, 100]
+    assert [Path(path).stem for path in table.plan(order_by="at", limit=3).files] == ["0", "1", "2"]
 
 
 def test_every_method_returns_the_same_rows(tmp_path: Path) -> None:
