@@ -215,6 +215,13 @@ def test_a_list_of_lists_is_kept_with_a_reason(tmp_path: Path) -> None:
         table.build_index("x")
 
 
+def test_a_list_of_structs_in_a_table_of_plain_lists_is_kept(tmp_path: Path) -> None:
+    for number, values in enumerate([[[1]], [[{"a": 1}]]]):
+        pq.write_table(pa.table({"x": values}), tmp_path / f"{number}.parquet")
+    plan = ps.open_table(str(tmp_path)).plan("list_contains(x, 7)")
+    assert plan.files == [str(tmp_path / "1.parquet")]
+
+
 def test_a_map_has_an_index_of_its_keys_or_values(tmp_path: Path) -> None:
     pq.write_table(pa.table({"m": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))}), tmp_path / "f.parquet")
     table = ps.open_table(str(tmp_path))

@@ -27,6 +27,11 @@ CASES: dict[str, tuple[pa.Array, pa.Array, Any]] = {
     "a fraction": (INT, pa.array([1.5]), "x = 1.5"),
     "a double": (pa.array([0.5], pa.float32()), pa.array([0.1]), "x = 0.1"),
     "a finer moment": (MILLIS, pa.array([1500], pa.timestamp("us")), "x = '1970-01-01 00:00:00.0015'"),
+    "a moment between whole ones": (
+        MILLIS,
+        pa.array([1000, 1500, 2000], pa.timestamp("us")),
+        "x = '1970-01-01 00:00:00.0015'",
+    ),
     "more digits": (pa.array([Decimal("1.5")]), pa.array([Decimal("1.25")]), "x = 1.25"),
     "fewer bytes": (pa.array([b"abc"], pa.binary(3)), pa.array([b"ab"], pa.binary(2)), "x = X'6162'"),
 }
@@ -62,6 +67,14 @@ def test_a_file_with_a_wider_type_is_kept_for_values_outside_the_tables_type(tmp
         assert same.plan(where).files == (
             [] if "among" not in case else [str(same_type / f"{n}.parquet") for n in (0, 1)]
         )
+
+
+def test_bounds_of_a_wider_type_are_not_rounded(tmp_path: Path) -> None:
+    # The nearest float32 of the second file's value is 1, which is less than the literal.
+    for number, array in enumerate([pa.array([0.5], pa.float32()), pa.array([1.00000002])]):
+        pq.write_table(pa.table({"x": array}), tmp_path / f"{number}.parquet")
+    plan = ps.open_table(str(tmp_path)).plan("x BETWEEN 1.00000001 AND 2")
+    assert plan.files == [str(tmp_path / "1.parquet")]
 
 
 def test_an_index_from_before_a_change_of_the_type_keeps_the_file(tmp_path: Path) -> None:
