@@ -164,6 +164,21 @@ def test_damage_keeps_every_row_and_says_so(tmp_path: Path) -> None:
             stored.write_bytes(data)
 
 
+def test_every_row_is_kept_while_the_bindings_cannot_be_read(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t", kind="text", unit="row_group")
+    [bindings] = Path(str(table.opened.index.store)).rglob("bindings")
+    opened = ps.open_table(table.uri)
+    bindings.rename(tmp_path / "moved")
+    # A file instead of a folder fails like a disk that may work again later.
+    bindings.touch()
+    plan = opened.plan("s LIKE '%needle%'")
+    assert list(plan.row_ranges.values()) == [None, None]
+    assert plan.record.notes
+    bindings.unlink()
+    (tmp_path / "moved").rename(bindings)
+    assert list(opened.plan("s LIKE '%needle%'").row_ranges.values()) == [[(20, 10)]]
+
+
 def test_verify_finds_a_unit_without_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_core, "insert_words", lambda filter, column: filter.insert(pa.array(["abc"])))
     table = make_table(tmp_path / "t", kind="words", unit="row_group")

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 
 import parsieve as ps
 from parsieve.plan.evidence.minmax import FEW, ColumnBounds, may_match
@@ -65,6 +66,19 @@ def test_a_plan_for_many_keys_keeps_their_files(tmp_path: Path, scattered: bool)
     plan = table.plan(keys={"id": wanted})
     assert sorted(plan.to_arrow()["id"].to_pylist()) == wanted.to_pylist()
     assert len(plan.files) == (files if scattered else -(-COUNT // rows))
+    assert f"  index: kept {len(plan.files)} of 8 files" in plan.explain()
+
+
+def test_many_keys_of_another_type_than_the_index_keep_its_files(tmp_path: Path) -> None:
+    for name in ("0", "1"):
+        pq.write_table(pa.table({"id": [1, 2]}), tmp_path / f"{name}.parquet")
+    wait_until_old(tmp_path)
+    ps.open_table(tmp_path).build_index("id", "sieve", progress=False)
+    # Now the table's type is text, and the index still covers the other file.
+    pq.write_table(pa.table({"id": ["1", "2"]}), tmp_path / "0.parquet")
+    wait_until_old(tmp_path)
+    plan = ps.open_table(tmp_path).plan(keys={"id": NUMBERS.cast(pa.string())})
+    assert str(tmp_path / "1.parquet") in plan.files
 
 
 @pytest.mark.parametrize(
