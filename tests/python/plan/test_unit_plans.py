@@ -115,6 +115,38 @@ def test_large_row_groups_have_ranges_of_rows(tmp_path: Path) -> None:
         assert plan.to_arrow()["k"].to_pylist() == [keys[row]]
 
 
+def test_filters_are_not_read_if_index_and_footers_exclude_all_row_groups(tmp_path: Path) -> None:
+    write_row_groups(tmp_path)
+
+    def requests(where: str) -> int:
+        plan = ps.open_table(str(tmp_path)).plan(where, row_groups=True)
+        assert plan.files == []
+        return plan.requests
+
+    # The index excludes the second row group, and the statistics of b exclude the first.
+    assert requests("a = 100 AND b = 2 AND c = 5") == requests("a = 100 AND b = 2")
+    assert requests("a = 100 AND c = 5") > requests("a = 100 AND b = 2")
+
+
+def test_a_row_group_needs_rows_for_all_conditions_of_an_alternative(tmp_path: Path) -> None:
+    """Only the index knows the row group of each `a`, and only the footer that of each `b`."""
+    write_row_groups(tmp_path)
+    table = ps.open_table(str(tmp_path))
+    plan = table.plan("(a = 100 AND b = 2) OR (a = 101 AND b = 4)", row_groups=True)
+    assert [skip.evidence for skip in plan.skipped] == ["index row ranges"]
+    plan = table.plan("(a = 100 AND b = 4) OR (a = 101 AND b = 4)", row_groups=True)
+    assert list(plan.row_groups.values()) == [[0]]
+
+
+def write_row_groups(folder: Path) -> None:
+    """Write even numbers, then odd numbers, in two row groups of a file, and index them."""
+    a = [*range(0, 1000, 2), *range(1, 1000, 2)]
+    rows = pa.table({"a": a, "b": [4] * 500 + [2] * 500, "c": [1, 9] * 500})
+    pq.write_table(rows, folder / "0.parquet", row_group_size=500, bloom_filter_options={"c": True})
+    wait_until_old(folder)
+    ps.open_table(str(folder)).build_index("a", kind="sieve", unit="row_group", progress=False)
+
+
 def test_a_changing_delta_table(tmp_path: Path) -> None:
     r = random.Random(7)
     lake = FORMATS["delta"](tmp_path / "t", [rows_of(r, 40, 0), rows_of(r, 20, 20)], 6)

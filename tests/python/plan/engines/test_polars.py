@@ -95,6 +95,22 @@ def test_rows_by_a_prefix_that_is_not_utf8_can_be_counted(tmp_path: Path) -> Non
     assert table.dataset().count_rows(filter=condition) == 2
 
 
+def test_rows_by_pages_have_only_the_columns_that_polars_needs(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": range(100), "damaged": range(100)}), path, row_group_size=10)
+    data = bytearray(path.read_bytes())
+    for group in range(10):
+        column = pq.read_metadata(path).row_group(group).column(1)
+        start = column.dictionary_page_offset
+        data[start : start + column.total_compressed_size] = b"\xff" * column.total_compressed_size
+    path.write_bytes(data)
+    frame = ps.open_table(tmp_path).plan("k < 15", row_groups=True).to_polars()
+    assert frame.select("k").collect()["k"].to_list() == list(range(15))
+    assert frame.filter(pl.col("k") > 12).select("k").collect()["k"].to_list() == [13, 14]
+    with pytest.raises((OSError, pl.exceptions.PolarsError), match="page header"):
+        frame.collect()
+
+
 MAPPING = """
 import resource, sys
 import parsieve as ps

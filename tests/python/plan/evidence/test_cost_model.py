@@ -98,6 +98,17 @@ def test_all_footers_are_read_if_they_exclude_row_groups(tmp_path: Path) -> None
     assert plan.to_arrow().num_rows == 51
 
 
+def test_filters_that_take_too_long_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, filters=True)
+    table = index_table(tmp_path)
+    key = missing_key(table)
+    for filters, files in ((1000.0, True), (0.0, False)):
+        costly = medium.Medium(footer=0.0002, filters=filters, opening=1.0, throughput=400e6, at_once=1)
+        monkeypatch.setattr(medium, "LOCAL", costly)
+        plan = table.plan(f"key = {key}")
+        assert bool(plan.files) == (num_opened(plan) == 0) == files
+
+
 def test_footers_of_small_files_are_not_read(tmp_path: Path) -> None:
     write(tmp_path, filters=True)
     table = index_table(tmp_path)
