@@ -29,6 +29,7 @@ class Logged(Lake):
         self.storage_options = {}
         self.rows = {name: list(values) for name, values in base.items()}
         self.logs = dict.fromkeys(base, 0)
+        self.file_size: int | None = 1
         for name, values in base.items():
             table = pa.table({"x": pa.array(values, pa.int64())})
             pq.write_table(table, folder / name, bloom_filter_options={"x": {"ndv": 100, "fpp": 0.0001}})
@@ -42,7 +43,8 @@ class Logged(Lake):
         slices = []
         for name, count in self.logs.items():
             path = f"{self.uri}/{name}"
-            slices.append(Slice("", name, f"{name}+{count}", path, 1, None, count == 0, {}, list(self.rows[name])))
+            token, rows = f"{name}+{count}", list(self.rows[name])
+            slices.append(Slice("", name, token, path, self.file_size, None, count == 0, {}, rows))
         return Snapshot(sum(self.logs.values()), sum(self.logs.values()), SCHEMA, MadeSlices(slices))
 
     def read_keys(self, data_slice: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
@@ -103,6 +105,12 @@ def test_statistics_and_filters_of_a_base_file_with_logs_are_ignored(
         table.update_index()
         assert names(table.plan("x = 77", row_groups=row_groups)) == ["b"]
         assert set(names(table.plan("x = 4", row_groups=row_groups))) <= ({"b"} if kind == "sieve" else set())
+
+
+def test_a_share_of_the_table_needs_the_sizes_of_files(lake: Logged) -> None:
+    assert "because 67% of the table can match" in ps.Table(lake).plan("x = 8").explain()
+    lake.file_size = None
+    assert "because the sizes of files are not known" in ps.Table(lake).plan("x = 8").explain()
 
 
 def test_engines_read_merged_rows(lake: Logged) -> None:

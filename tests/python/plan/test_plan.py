@@ -17,6 +17,7 @@ from support.aging import wait_until_old
 import parsieve as ps
 from parsieve.cli import main
 from parsieve.lake.base import Slice
+from parsieve.plan.evidence import footers
 
 
 @pytest.fixture
@@ -63,6 +64,37 @@ def test_a_plan_selects_row_groups(folder: Path) -> None:
     assert ps.open_table(str(folder)).plan("id = 120", row_groups=False).requests == 0
 
 
+@pytest.mark.parametrize(
+    ("where", "kept"),
+    [
+        ("name LIKE 'ab%'", [0]),
+        ("name LIKE 'b%'", [1]),
+        ("name LIKE 'ac%'", []),
+        ("NOT (name LIKE 'ab%')", [1]),
+        ("NOT (name LIKE 'a%')", [1]),
+        ("flag", [0]),
+        ("NOT flag", [1]),
+    ],
+)
+def test_min_max_answer_prefixes_and_booleans(tmp_path: Path, where: str, kept: list[int]) -> None:
+    for number, (names, flag) in enumerate([(["ab", "abc"], True), (["b", "ba"], False)]):
+        pq.write_table(pa.table({"name": names, "flag": [flag, flag]}), tmp_path / f"{number}.parquet")
+    plan = ps.open_table(str(tmp_path)).plan(where)
+    assert [Path(path).stem for path in plan.files] == [str(number) for number in kept]
+    assert plan.to_arrow().num_rows == 2 * len(kept)
+
+
+def test_an_explanation_says_how_rows_are_read(tmp_path: Path) -> None:
+    for part in range(2):
+        rows = pa.table({"id": range(100 * part, 100 * part + 100)})
+        pq.write_table(rows, tmp_path / f"{part}.parquet", row_group_size=25)
+    table = ps.open_table(str(tmp_path))
+    # One of the eight row groups, and six of them.
+    few, many = (table.plan(where, row_groups=True) for where in ("id = 30", "id BETWEEN 30 AND 170"))
+    assert "only pages that can hold matches are decoded, also for Polars and DuckDB" in few.explain()
+    assert "Polars and DuckDB scan the kept files themselves, because 75% of the table can match" in many.explain()
+
+
 def test_a_plan_by_keys_skips_files_and_filters_rows(folder: Path) -> None:
     plan = ps.open_table(str(folder)).plan("id < 300", keys={"id": pa.array([5, 250, None, 350, 10**12])})
     assert parts(plan) == ["0", "2"]
@@ -76,6 +108,14 @@ def test_footers_are_read_once(folder: Path) -> None:
     assert first.bytes_fetched > 0
     assert table.plan("id = 7").requests == 0
     assert table.plan("key = 7 AND id = 7").requests > 0
+
+
+def test_the_cache_of_footers_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The footer of a file counts two row groups of two columns.
+    monkeypatch.setattr(footers, "REMEMBERED", 10)
+    table = ps.open_table(str(folder))
+    # Two of the four footers are cached.
+    assert [table.plan("id = 5 AND key < 0").requests for _ in range(2)] == [4, 2]
 
 
 def test_footers_are_read_concurrently_and_again_only_for_changed_files(
@@ -114,6 +154,7 @@ def test_explanations_and_json_describe_the_plan(folder: Path) -> None:
     plan = ps.open_table(str(folder)).plan("id = 142 AND abs(key) >= 0")
     text = plan.explain()
     assert "kept 1 of 4 files" in text
+    assert "  footers of 4 files (4 read for this plan):\n    footers' min/max: kept 1 of 8 row groups" in text
     assert "values are between 0 and 49" in text
     assert "ignored: ABS(key) >= 0 (" in text
     document = json.loads(plan.to_json())
