@@ -25,6 +25,7 @@ from parsieve.predicate.bind import BoundPredicate
 from parsieve.predicate.expressions.implied import with_implied
 
 if TYPE_CHECKING:
+    from parsieve.index.view import View
     from parsieve.plan.open_table import OpenTable
 
 
@@ -45,12 +46,30 @@ DEFAULTS = PlanOptions()
 def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, options: PlanOptions) -> Plan:
     """Plan a predicate on a snapshot of a table."""
     requests, num_bytes = table.index.cost
+    cost = Cost()
     view, notes = table.view(snapshot) if options.use_index else (None, [])
+    record = _make_record(table, snapshot, bound, options, (view, notes), cost)
+    if record.health == "damaged" and view is not None and table.is_expired(view):
+        record = _make_record(table, snapshot, bound, options, table.view(snapshot), cost)
+    cost.requests += table.index.cost[0] - requests
+    cost.bytes_fetched += table.index.cost[1] - num_bytes
+    return Plan(record)
+
+
+def _make_record(
+    table: OpenTable,
+    snapshot: Snapshot,
+    bound: BoundPredicate,
+    options: PlanOptions,
+    index: tuple[View | None, list[str]],
+    cost: Cost,
+) -> PlanRecord:
+    """Plan with a version of the index, which may have problems."""
+    view, notes = index
     certain = table.lake.types_are_certain
     expressions = [] if view is None else view.expressions(snapshot.schema)
     tree = ask(with_implied(bound.expr, expressions, certain), types_are_certain=certain)
     questions = list(leaves(tree))
-    cost = Cost()
     files = Candidates.all(tree, len(snapshot.slices))
     files.apply(partitions(snapshot.slices.partition_values))
     files.apply(lake_statistics(snapshot.statistics))
@@ -83,13 +102,8 @@ def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, optio
             exclude_groups(groups, rows)
         for number, reasons in judge.doubts(groups).items():
             doubts.setdefault(number, []).extend(reasons)
-    cost.requests += table.index.cost[0] - requests
-    cost.bytes_fetched += table.index.cost[1] - num_bytes
     pages = None if view is None else view.pages
-    record = PlanRecord(
-        table.lake, snapshot, bound.expr, files, groups, rows, doubts, tuple(notes), cost, pages, health
-    )
-    return Plan(record)
+    return PlanRecord(table.lake, snapshot, bound.expr, files, groups, rows, doubts, tuple(notes), cost, pages, health)
 
 
 def _answered_by_statistics(snapshot: Snapshot, questions: Sequence[Question]) -> list[pa.BooleanArray | None]:

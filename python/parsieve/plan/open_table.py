@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from parsieve._core import ParsieveError
+from parsieve.index.build.expired import is_expired
 from parsieve.index.table_index import TableIndex
 from parsieve.index.view import View
 from parsieve.lake.base import AsOf, Lake, Snapshot
@@ -63,6 +64,13 @@ class OpenTable:
             return self.index.at(snapshot), []
         except (ParsieveError, OSError) as error:
             return None, [f"the index cannot be used: {error}"]
+
+    def is_expired(self, view: View) -> bool:
+        """Return whether another process removed an index version that this process uses."""
+        try:
+            return is_expired(self.index, view)
+        except (ParsieveError, OSError):
+            return False
 
     def plan(self, bound: BoundPredicate, snapshot: Snapshot, options: PlanOptions = DEFAULTS) -> Plan:
         """Plan a predicate on a snapshot of this table."""

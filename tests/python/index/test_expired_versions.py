@@ -17,6 +17,7 @@ import parsieve as ps
 from parsieve.index.build.expired import ATTEMPTS, repeat_if_expired
 from parsieve.index.view import View
 from parsieve.io.store.local import LocalStore
+from parsieve.plan.evidence.sieve_index import MANY_VALUES
 
 CALLS: dict[str, Callable[[ps.Table], Any]] = {
     "update": lambda table: table.update_index(progress=False),
@@ -117,6 +118,21 @@ def test_a_call_uses_the_newest_version_if_its_own_was_expired(tmp_path: Path, c
         if not was_reached:
             break
     assert round_ > 2
+
+
+@pytest.mark.parametrize("num_keys", [1, MANY_VALUES + 1])
+@pytest.mark.parametrize("read", [2, 4, 6])
+def test_a_plan_does_not_take_an_expired_version_for_damage(tmp_path: Path, num_keys: int, read: int) -> None:
+    source = table_with_updates(tmp_path)
+    store = WatchedStore(tmp_path / "index")
+    table = ps.open_table(source, index_location=store)
+    store.before_read = lambda number: update_compact_and_expire(source) if number == read else None
+    keys = ["k31", *(f"missing {number}" for number in range(1, num_keys))]
+    # The newest version covers all files. `stale` would report damage.
+    plan = table.plan(keys={"id": pa.array(keys)}, row_groups=False, stale="error")
+    assert [Path(path).name for path in plan.files] == ["3.parquet"]
+    assert "in doubt" not in plan.explain()
+    assert plan.to_arrow()["id"].to_pylist() == ["k31"]
 
 
 def test_work_ends_with_a_conflict_if_each_version_is_expired(tmp_path: Path) -> None:

@@ -32,12 +32,12 @@ def repeat_if_expired(
         view = index.newest()
         try:
             result = work(view)
-            if not is_broken(result) or not _is_expired(index, view):
+            if not is_broken(result) or not is_expired(index, view):
                 return result
         except ConflictError:
             raise
         except (ParsieveError, FileNotFoundError):
-            if not _is_expired(index, view):
+            if not is_expired(index, view):
                 raise
         index.refresh()
     raise ConflictError(
@@ -45,7 +45,7 @@ def repeat_if_expired(
     )
 
 
-def _is_expired(index: TableIndex, view: View | None) -> bool:
+def is_expired(index: TableIndex, view: View | None) -> bool:
     """Return whether a version was removed, but not the whole index."""
     versions = [version for version, _ in index.log.stored()]
     return view is not None and bool(versions) and view.version not in versions
