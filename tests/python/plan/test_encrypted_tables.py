@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from pyarrow import fs
 from support.aging import wait_until_old
 from support.encrypted_files import TABLE, encrypted
 from support.places import index_of
 
 import parsieve as ps
+
+
+class Handler(fs.FSSpecHandler):  # type: ignore[misc] # it has no types
+    """Makes a filesystem of pyarrow that parsieve does not unwrap."""
 
 
 @pytest.fixture
@@ -54,11 +61,19 @@ def collect(plan: ps.Plan) -> object:
     return plan.to_polars().collect()
 
 
-def test_every_reader_refuses_encrypted_columns(folder: Path) -> None:
+@pytest.mark.parametrize("store", ["local", "fsspec", "pyarrow"])
+def test_every_reader_refuses_encrypted_columns(folder: Path, store: str) -> None:
     """pyarrow's scan would hang, or abort the process, when it looks at their statistics."""
     pq.write_table(TABLE, folder / "part-3.parquet")
     wait_until_old(folder)
-    table = ps.open_table(folder)
+    source: Any = folder
+    if store != "local":
+        memory = MemoryFileSystem()
+        memory.store = {}
+        for file in folder.iterdir():
+            memory.pipe_file(f"/t/{file.name}", file.read_bytes())
+        source = (memory if store == "fsspec" else fs.PyFileSystem(Handler(memory)), "/t")
+    table = ps.open_table(source)
     for where in ("other < 0", "secret = 'no such'", "open = 7 OR secret IS NULL"):
         plan = table.plan(where)
         readers: list[Callable[[], object]] = [

@@ -85,13 +85,12 @@ class Opened:
             self.fragment = self.fragment.subset(row_group_ids=self.row_groups)
 
     def has_encrypted_columns(self) -> bool:
-        """Return whether a local file encrypts some of its columns, but not its footer.
+        """Return whether a file encrypts some of its columns, but not its footer.
 
         Such a footer is followed by a signature. pyarrow can hang or abort the process if it looks at the statistics of
         an encrypted column without a key, so its scan must not read the file.
         """
-        length = self.pinned.footer_length()
-        return length is not None and length - self.fragment.metadata.serialized_size == SIGNATURE_BYTES
+        return self.pinned.footer_length() - self.fragment.metadata.serialized_size == SIGNATURE_BYTES
 
     @property
     def is_moved(self) -> bool:
@@ -300,6 +299,7 @@ class CheckedFiles:
         def read_footer(opened: Opened) -> None:
             with foreign(opened.file.name):
                 opened.fragment.ensure_complete_metadata()
+                opened.is_exact = not opened.has_encrypted_columns()
 
         if len(files) > 1:
             with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
@@ -309,7 +309,7 @@ class CheckedFiles:
                 read_footer(opened)
         for opened in files:
             physical = opened.fragment.physical_schema
-            opened.is_exact = is_exact(physical, self.schema, opened.file) and not opened.has_encrypted_columns()
+            opened.is_exact = opened.is_exact and is_exact(physical, self.schema, opened.file)
             if not opened.is_planned and opened.file.lacks(physical, self.schema):
                 raise ConflictError(f"{opened.file.name} was replaced by a file without some columns; plan again")
 

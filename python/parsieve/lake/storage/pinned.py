@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from parsieve._core import ParsieveError
 from parsieve.errors import ConflictError
+from parsieve.io.sources import open_source
 from parsieve.lake.storage.listing import COARSE_NS, TICK_NS
 from parsieve.lake.storage.version import Version, local_version
 
@@ -106,11 +107,15 @@ class Pinned:
         """Return the local file as a Python file object, for readers that use its descriptor."""
         return os.fdopen(os.dup(self._descriptor), "rb")
 
-    def footer_length(self) -> int | None:
-        """Return the length of the footer that a local Parquet file states, or None for an object of a store."""
-        if self._descriptor < 0:
-            return None
-        return int.from_bytes(self.source.read_at(4, self._status.st_size - 8), "little")
+    def footer_length(self) -> int:
+        """Return the length of the footer that a Parquet file states."""
+        if self._descriptor >= 0:
+            return int.from_bytes(self.source.read_at(4, self._status.st_size - 8), "little")
+        source = open_source(self._storage.source(self._path))
+        try:
+            return int.from_bytes(source.read(self.version.size - 8, self.version.size - 4), "little")
+        finally:
+            source.close()
 
     def is_unchanged(self) -> bool:
         """Return whether all reads so far returned this version."""
