@@ -245,8 +245,8 @@ def bounds_of(column: Column, footers: Sequence[tuple[FileFooter | None, int]]) 
         raw = [(low, high, None, nans, None) for low, high, _, nans, _ in raw]
     counts = [pa.array([chunk[position] for chunk in raw], pa.int64()) for position in (2, 3, 4)]
     return ColumnBounds(
-        _assemble([low for low, _ in sides], kind),
-        _assemble([high for _, high in sides], kind),
+        pa.array([low for low, _ in sides], kind),
+        pa.array([high for _, high in sides], kind),
         counts[0],
         counts[2],
         counts[1],
@@ -285,12 +285,6 @@ def stores_only(stored: str, kind: pa.DataType) -> bool | None:
     return True
 
 
-def _assemble(scalars: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return storage values, or None, as an array of a type."""
-    storage = _storage(kind)
-    return pa.array(scalars, storage).view(kind) if storage != kind else pa.array(scalars, kind)
-
-
 def _storage(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_temporal(kind):
         return pa.int32() if kind.bit_width == 32 else pa.int64()
@@ -306,7 +300,7 @@ def _typed(values: list[Any], stored: str, kind: pa.DataType) -> list[Any]:
         values = [None if value is None else _decimal(value, file.scale) for value in values]
     elif pa.types.is_boolean(file):
         values = [None if value is None else bool(value) for value in values]
-    array = _assemble(values, file)
+    array = pa.array(values, file)
     if array.type != kind:
         array = _cast(array, kind)
     storage = _storage(kind)

@@ -124,8 +124,7 @@ class _DatasetSource:
 
 def _scan(sources: Sequence[Any], schema: pl.Schema) -> pl.LazyFrame:
     # Without a schema, Polars maps the first file into memory. See `_footer_of`.
-    frame = pl.scan_parquet(list(sources), schema=schema, hive_partitioning=False, glob=False, extra_columns="ignore")
-    return frame.select(schema.names())
+    return pl.scan_parquet(list(sources), schema=schema, extra_columns="ignore").select(schema.names())
 
 
 @dataclass
