@@ -57,6 +57,25 @@ def test_pushed_down_queries_return_the_same_rows(
         assert actual.equals(expected), name
 
 
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_pushed_down_queries_on_a_few_rows_return_the_same_rows(tmp_path: Path, engine: Any) -> None:
+    for part in range(8):
+        keys = range(100 * part, 100 * part + 100)
+        pq.write_table(pa.table({"a": keys, "b": [f"{key}" for key in keys]}), tmp_path / f"{part}.parquet")
+    plan = ps.open_table(tmp_path).plan("a < 100")
+    assert "also for Polars" in plan.explain()
+    frame, all_rows = plan.to_polars(), pl.DataFrame(pl.from_arrow(plan.to_arrow())).lazy()
+    for name, query in QUERIES.items():
+        assert query(frame).collect(engine=engine).equals(query(all_rows).collect()), name
+
+
+def test_query_plans_of_polars_name_parsieve(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "a.parquet")
+    explained = ps.open_table(tmp_path).plan("a > 0").to_polars().explain()
+    # Polars 1 does not show names.
+    assert ("[parsieve]" in explained) == (not pl.__version__.startswith("1."))
+
+
 def test_polars_uses_its_own_order_of_nan(tmp_path: Path) -> None:
     pq.write_table(pa.table({"i": [1, 2], "f": [1.5, math.nan]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"i": [3, 4], "f": pa.array([math.nan, -1], pa.float32())}), tmp_path / "b.parquet")
