@@ -8,9 +8,12 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
+from support.formats import FORMATS
 
 import parsieve as ps
+from parsieve.io.sources import local_path
 from parsieve.plan.results import duckdb_source
+from parsieve.table import Table
 
 pytestmark = pytest.mark.skipif(not duckdb_source._DESCRIPTORS.is_dir(), reason="needs /proc/self/fd")
 
@@ -82,3 +85,16 @@ def test_duckdb_does_not_parse_long_conditions(folder: Path, monkeypatch: pytest
     assert len(plan.files) == 40
     monkeypatch.delattr(duckdb_source, "scans_of")
     assert plan.to_duckdb().order("k").project("k").fetchall() == [(key,) for key in (5, 6) for _ in range(40)]
+
+
+def test_duckdb_scans_the_files_of_delta_itself_unless_they_were_replaced(tmp_path: Path) -> None:
+    rows = pa.table({"k": [5, 6, 100, 101]})
+    plan = Table(FORMATS["delta"](tmp_path / "t", [rows, rows], 2)).plan("k < 50", row_groups=True)
+    assert set(map(tuple, filter(None, plan.row_groups.values()))) == {(0,)}
+    with duckdb.connect() as con:
+        assert "PARQUET" in plan.to_duckdb(con).explain()
+        # The new file has its matching rows in other row groups.
+        pq.write_table(pa.table({"k": [100, 101, 5, 6, 7]}), local_path(plan.files[0]), row_group_size=2)
+        relation = plan.to_duckdb(con)
+        assert "PARQUET" not in relation.explain()
+        assert sorted(relation.fetchall()) == [(5,), (5,), (6,), (6,), (7,)]

@@ -9,8 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.aging import wait_until_old
+from support.formats import FORMATS
 
 import parsieve as ps
+from parsieve.table import Table
 
 FILES = ["a[1]", "a1", "b*", "b2", "c?", "c1", "{a1,b2}", "d e", "d%20e", "f#g", "f", "it's", '"', "\\", "$HOME", "x:y"]
 COLUMNS = ["a.b", 'q"q', "b`t", "it's", "new\nline", "1", "*", "^r.*$"]
@@ -53,13 +55,13 @@ def test_column_names_are_not_interpreted_as_patterns(tmp_path: Path, column: st
     assert len(table.plan([(column, "=", 12)]).files) == 1
 
 
-def test_a_column_may_have_an_empty_name(tmp_path: Path) -> None:
-    for part in range(3):
-        pq.write_table(pa.table({"row": [part], "": [part]}), tmp_path / f"{part}.parquet")
-    wait_until_old(tmp_path)
-    table = ps.open_table(str(tmp_path))
+@pytest.mark.parametrize("form", ["folder", "delta"])
+def test_a_column_may_have_an_empty_name(tmp_path: Path, form: str) -> None:
+    files = [pa.table({"row": [part], "": [part]}) for part in range(3)]
+    table = Table(FORMATS[form](tmp_path / "t", files, 10))
     assert table.build_index("", progress=False).columns == {"": "sieve"}
     assert rows_of_all_engines(table.plan('"" = 1')) == [[1]] * 3
+    assert rows_of_all_engines(table.plan('"" >= 1')) == [[1, 2]] * 3
 
 
 def test_a_file_name_that_is_not_unicode_is_rejected(tmp_path: Path) -> None:
