@@ -107,7 +107,7 @@ class OrderedPlan(Plan):
         if self.ordering is None:
             return [f"order: none; reading stops after {first}"]
         lines = [f"order: {self.ordering}; {first}"]
-        if self.record.kept:
+        if self.ranking.unknown < len(self.ranking.numbers):
             lines.append(f"  files are read in the order of {self.ranking.source}")
         if self.ranking.unknown:
             unknown = count(self.ranking.unknown, "file")

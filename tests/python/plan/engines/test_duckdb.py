@@ -98,3 +98,10 @@ def test_duckdb_scans_the_files_of_delta_itself_unless_they_were_replaced(tmp_pa
         relation = plan.to_duckdb(con)
         assert "PARQUET" not in relation.explain()
         assert sorted(relation.fetchall()) == [(5,), (5,), (6,), (6,), (7,)]
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.decimal256(50, 0)], ids=str)
+def test_duckdb_does_not_have_every_nested_type(tmp_path: Path, kind: pa.DataType) -> None:
+    pq.write_table(pa.table({"k": [5], "nested": pa.nulls(1, pa.list_(kind))}), tmp_path / "a.parquet")
+    with duckdb.connect() as con, pytest.raises(ps.UnsupportedError, match="DuckDB has no half floats and no decimals"):
+        ps.open_table(tmp_path).plan("k = 5").to_duckdb(con)

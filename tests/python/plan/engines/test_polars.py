@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,10 @@ def test_polars_does_not_have_every_offset(tmp_path: Path, zone: str, is_support
             with pytest.raises(ps.UnsupportedError, match=r"no time zone \+05:30, the one of column nested"):
                 read()
     assert table.plan("id = 1").to_arrow()["id"].to_pylist() == [1]
+
+
+def test_polars_does_not_have_every_nested_decimal(tmp_path: Path) -> None:
+    nested = pa.array([{"x": Decimal(10**40)}], pa.struct({"x": pa.decimal256(50, 0)}))
+    pq.write_table(pa.table({"id": [1], "nested": nested}), tmp_path / "a.parquet")
+    with pytest.raises(ps.UnsupportedError, match="Polars has no decimals of more than 38 digits"):
+        ps.open_table(tmp_path).plan("id = 1").to_polars()

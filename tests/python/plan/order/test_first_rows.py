@@ -157,33 +157,37 @@ def test_only_the_files_that_can_hold_the_first_rows_are_read(tmp_path: Path) ->
     assert any_rows.files_read == 2
 
 
-def test_a_plan_without_footers_reads_none_for_the_order(tmp_path: Path) -> None:
+def test_files_are_ranked_by_footers_if_nothing_else_has_bounds(tmp_path: Path) -> None:
     for part in range(3):
-        pq.write_table(pa.table({"at": [9 - part]}), tmp_path / f"{part}.parquet")
-    table = ps.open_table(str(tmp_path))
-    plan = table.plan(order_by="at", limit=1, row_groups=False)
-    assert plan.requests == 0
-    assert "3 files without bounds of at must be read first" in plan.explain()
-    assert plan.to_arrow()["at"].to_pylist() == [7]
-    ranked = table.plan(order_by="at", limit=1)
-    assert ranked.requests > 0
-    assert [Path(path).stem for path in ranked.files] == ["2", "1", "0"]
-
-
-def test_files_are_ranked_by_the_units_that_may_match(tmp_path: Path) -> None:
-    # The least value of each file is in a row group that the condition excludes.
-    values = {"0": [0, 150], "1": [10, 100], "2": [20, 60]}
-    for name, (first, second) in values.items():
-        rows = pa.table({"at": [first, first + 1, second, second + 1], "part": [0, 0, 1, 1]})
-        pq.write_table(rows, tmp_path / f"{name}.parquet", row_group_size=2)
+        pq.write_table(pa.table({"at": [9 - part], "other": [part]}), tmp_path / f"{part}.parquet")
     wait_until_old(tmp_path)
-    table = ps.open_table(str(tmp_path))
-    table.build_index(["at", "part"], kind="sieve", unit="row_group", progress=False)
-    plan = table.plan("part = 1", order_by="at", limit=3, row_groups=False)
-    assert "files are read in the order of the index" in plan.explain()
-    assert [Path(path).stem for path in plan.files] == ["2", "1", "0"]
-    assert plan.to_arrow()["at"].to_pylist() == [60, 61, 100]
-    assert [Path(path).stem for path in table.plan(order_by="at", limit=3).files] == ["0", "1", "2"]
+    without_footers = ps.open_table(tmp_path).plan(order_by="at", limit=1, row_groups=False)
+    assert without_footers.requests == 0
+    assert "3 files without bounds of at must be read first" in without_footers.explain()
+    assert "in the order of" not in without_footers.explain()
+    assert without_footers.to_arrow()["at"].to_pylist() == [7]
+    for indexed in (False, True):
+        table = ps.open_table(tmp_path)
+        if indexed:
+            # An index of another column has no bounds either.
+            table.build_index("other", "sieve", progress=False)
+        plan = table.plan(order_by="at", limit=1)
+        assert [Path(path).stem for path in plan.files] == ["2", "1", "0"]
+        assert "files are read in the order of footers' min/max" in plan.explain()
+        assert "without bounds" not in plan.explain()
+
+
+def test_files_are_ranked_by_their_units_that_may_match(tmp_path: Path) -> None:
+    files = {"a": ([1, 1, 2, 2], [0, 1, 100, 101]), "b": ([2, 2, 1, 1], [50, 51, 2, 3])}
+    for name, (keys, times) in files.items():
+        pq.write_table(pa.table({"k": keys, "at": times}), tmp_path / f"{name}.parquet", row_group_size=2)
+    wait_until_old(tmp_path)
+    table = ps.open_table(tmp_path)
+    table.build_index(["k", "at"], "sieve", unit="row_group", progress=False)
+    for key, names in ((1, ["a", "b"]), (2, ["b", "a"])):
+        plan = table.plan(f"k = {key}", order_by="at", limit=1)
+        assert [Path(path).stem for path in plan.files] == names
+        assert "files are read in the order of the index" in plan.explain()
 
 
 def test_every_method_returns_the_same_rows(tmp_path: Path) -> None:
