@@ -20,6 +20,10 @@ INDEXED = ["lower(email)", "tenant, id"]
 CONDITIONS: dict[str, Callable[[dict[str, Any]], bool]] = {
     "lower(email) = 'u12@x.com'": lambda row: (row["email"] or "").lower() == "u12@x.com",
     "lower(email) IS NULL": lambda row: row["email"] is None,
+    "lower(email) IS DISTINCT FROM 'u12@x.com'": lambda row: (row["email"] or "").lower() != "u12@x.com",
+    "lower(email) NOT BETWEEN 'u1' AND 'u5'": lambda row: (
+        row["email"] is not None and not "u1" <= row["email"].lower() <= "u5"
+    ),
     "tenant = 't1' AND id BETWEEN 7 AND 30": lambda row: row["tenant"] == "t1" and 7 <= (row["id"] or 0) <= 30,
 }
 

@@ -166,6 +166,27 @@ def test_explanations_and_json_describe_the_plan(folder: Path) -> None:
         plan.to_arrow()
 
 
+def test_proofs_name_the_condition(folder: Path) -> None:
+    table = ps.open_table(str(folder))
+    for where, named in {
+        "id > 999": "id > 999",
+        "id <= -1": "id <= -1",
+        "id >= 500 AND id < 600": "id >= 500 AND id < 600",
+        "id = 999": "id = 999",
+    }.items():
+        skips = table.plan(where).skipped
+        assert len(skips) == 4
+        assert all(skip.proof.startswith(f"{named}: values are between ") for skip in skips)
+
+
+def test_explanations_name_conditions_without_evidence(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a full disk"]}), tmp_path / "a.parquet")
+    table = ps.open_table(tmp_path)
+    assert "no evidence for text LIKE '%full%': no usable text index" in table.plan("text LIKE '%full%'").explain()
+    plan = table.plan("has_token(text, 'disk')")
+    assert "no evidence for has_token(text, 'disk'): no usable text or words index" in plan.explain()
+
+
 def test_every_engine_returns_the_rows_of_a_plan(folder: Path) -> None:
     plan = ps.open_table(str(folder)).plan((pc.field("region") == "us") & (pc.field("id") < 203))
     assert plan.to_arrow(["id"]).sort_by("id").to_pydict() == {"id": [200, 201, 202]}

@@ -267,3 +267,17 @@ def test_row_groups_of_another_version_are_not_combined() -> None:
     rows = find_rows(files, [cast(Any, index)], judged, {0: [3, 3]})
     assert rows is not None
     assert rows.ranges == {0: [(0, 3)]}
+
+
+@pytest.mark.parametrize("few", [1000, 0])
+def test_evidence_about_files_excludes_all_their_rows(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge, "FEW", few)
+    left, right = Question(COLUMN), Question(COLUMN)
+    index = HandMadeIndex(layouts={right: [UnitLayout([3, 3])] * 2}, answers={right: [{0}, {1}]})
+    files = Candidates.all(Some((left, right)), 2)
+    # As if a partition value excluded the first file for the left question.
+    files.apply(RandomGroups({left: pa.array([False, True])}))
+    files.apply(index)
+    rows = find_rows(files, [cast(Any, index)])
+    assert rows is not None
+    assert rows.ranges == {0: [(0, 3)], 1: None}
