@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 
 import parsieve as ps
 from parsieve.lake.base import Location, Slice
@@ -63,6 +65,38 @@ def test_explain_lists_files_by_reason(table: ps.Table, tmp_path: Path) -> None:
     # New files are too young until a tick has passed.
     assert indexes.NEW in text or indexes.YOUNG in text
     assert "… and " in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        ("sieve", "text = 'order 42'"),
+        ("bloom", "text = 'order 42'"),
+        ("text", "text LIKE '%order 42%'"),
+        ("words", "has_token(text, '42')"),
+    ],
+)
+def test_every_kind_of_index_names_changed_and_new_files(tmp_path: Path, kind: Any, where: str) -> None:
+    def write(part: int, text: str) -> None:
+        pq.write_table(pa.table({"text": [text]}), tmp_path / f"{part}.parquet")
+
+    for part in range(3):
+        write(part, f"order {part}")
+    wait_until_old(tmp_path)
+    table = ps.open_table(str(tmp_path))
+    table.build_index("text", kind, progress=False)
+    assert table.plan(where, stale="error").files == []
+    write(1, "order 42, changed")
+    write(3, "order 42, new")
+    wait_until_old(tmp_path)
+    # Footers could exclude the files.
+    plan = table.plan(where, row_groups=False)
+    assert [(Path(keep.path).stem, keep.doubt) for keep in plan.kept] == [
+        ("1", (indexes.CHANGED,)),
+        ("3", (indexes.NEW,)),
+    ]
+    with pytest.raises(ps.StaleIndexError, match="2 files"):
+        table.plan(where, row_groups=False, stale="error")
 
 
 def test_explain_says_that_an_ignored_predicate_keeps_all_files(table: ps.Table) -> None:
