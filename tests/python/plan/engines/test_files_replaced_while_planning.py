@@ -13,6 +13,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.lake.storage.storage import Storage
+from parsieve.plan.evidence import footers
 from parsieve.plan.evidence.footers import REPLACED
 from parsieve.plan.make import PlanOptions
 from parsieve.predicate.bind import bind
@@ -69,6 +70,31 @@ def test_the_index_and_footers_of_different_versions_are_not_combined(file: Path
     assert plan.kept[0].doubt == (REPLACED,)
     assert plan.to_arrow()["y"].to_pylist() == [5]
     assert table.plan("x = 7 OR y = 5", row_groups=True).kept[0].doubt != (REPLACED,)
+
+
+def test_a_file_that_is_overwritten_before_its_footer_is_read_is_kept(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(file, {"x": [8, 9], "y": [5, 9]})
+    new = file.read_bytes()
+    write(file, {"x": [7, 9], "y": [0, 9]})
+    # Otherwise the reader, which knows the old size, would not find the new footer.
+    assert len(new) == file.stat().st_size
+    wait_for_token(file)
+    table = ps.open_table(file.parent)
+    table.build_index(["x", "y"], "bloom")
+    original = footers.open_footer
+
+    def overwrite_and_open(*arguments: Any) -> Any:
+        file.write_bytes(new)
+        return original(*arguments)
+
+    monkeypatch.setattr(footers, "open_footer", overwrite_and_open)
+    # The old version matches by x, and the new one by y.
+    plan = table.plan("x = 7 OR y = 5", row_groups=True)
+    assert plan.files == [str(file)]
+    assert plan.kept[0].doubt == (REPLACED,)
+    assert plan.to_arrow()["y"].to_pylist() == [5]
 
 
 def test_a_replacement_between_footer_and_filters_is_noticed_without_a_token(
