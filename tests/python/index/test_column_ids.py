@@ -10,6 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import StringType
+from support.formats import catalog_at
 from support.models.lake_truth import commit
 from support.models.model_lake import ModelLake, place
 
@@ -133,3 +136,22 @@ def test_a_compaction_skips_the_index_of_a_dropped_column(tmp_path: Path, caplog
     table.update_index()
     assert table.index_kinds() == {"y": "sieve"}
     assert table.compact_index(purge=True).notes == ()
+
+
+def test_a_new_column_does_not_have_the_partition_values_of_a_dropped_one(tmp_path: Path) -> None:
+    """Between two plans, only the id of the column changes."""
+    with catalog_at(tmp_path) as catalog:
+        iceberg = catalog.create_table("n.t", pa.schema([("id", pa.int64()), ("p", pa.string())]))
+        with iceberg.update_spec() as spec:
+            spec.add_field("p", IdentityTransform(), "part")
+        iceberg.append(pa.table({"id": [1, 2], "p": ["a", "a"]}))
+        table = ps.open_table(iceberg.location())
+        assert table.plan("p = 'a'").to_arrow().num_rows == 2
+        with iceberg.update_spec() as spec:
+            spec.remove_field("part")
+        with iceberg.update_schema() as update:
+            update.delete_column("p")
+        with iceberg.update_schema() as update:
+            update.add_column("p", StringType())
+        assert table.plan("p = 'a'").to_arrow().num_rows == 0
+        assert table.plan("p IS NULL").to_arrow()["id"].to_pylist() == [1, 2]
