@@ -281,3 +281,14 @@ def test_evidence_about_files_excludes_all_their_rows(few: int, monkeypatch: pyt
     rows = find_rows(files, [cast(Any, index)])
     assert rows is not None
     assert rows.ranges == {0: [(0, 3)], 1: None}
+
+
+@pytest.mark.parametrize(("few", "form"), [(17, RowsOfFiles), (16, RowsOnAxis)])
+def test_many_units_and_answers_are_arrays(few: int, form: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge, "FEW", few)
+    tree = Question(COLUMN)
+    # A file, its five row groups and five units, an id for them, and five answers.
+    index = HandMadeIndex(layouts={tree: [UnitLayout([1] * 5)]}, answers={tree: [set(range(5))]})
+    files = Candidates.all(tree, 1)
+    files.apply(index)
+    assert isinstance(find_rows(files, [cast(Any, index)]), form)

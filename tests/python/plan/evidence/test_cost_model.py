@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.formats import FORMATS
 
 import parsieve as ps
 from parsieve.plan import cost_model, telemetry
@@ -107,6 +109,24 @@ def test_filters_that_take_too_long_are_not_read(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(medium, "LOCAL", costly)
         plan = table.plan(f"key = {key}")
         assert bool(plan.files) == (num_opened(plan) == 0) == files
+
+
+def test_a_range_of_keys_does_not_pay_for_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow_filters = medium.Medium(footer=0.0002, filters=1000.0, opening=1.0, throughput=400e6, at_once=1)
+    monkeypatch.setattr(medium, "LOCAL", slow_filters)
+    write(tmp_path, filters=True, row_group_size=50, sort=True)
+    table = index_table(tmp_path)
+    plan = table.plan("key BETWEEN 100 AND 200")
+    assert num_opened(plan) == len(plan.files) == FILES
+    assert num_opened(table.plan(f"key = {missing_key(table)}")) == 0
+
+
+def test_the_place_of_a_file_decides_what_reading_it_costs(tmp_path: Path) -> None:
+    lake = FORMATS["iceberg"](tmp_path / "t", [pa.table({"key": [1]})], 10)
+    [file] = lake.snapshot().slices
+    assert medium.medium_of(lake, file) is medium.LOCAL
+    assert medium.medium_of(lake, replace(file, path=f"file://{file.path}")) is medium.LOCAL
+    assert medium.medium_of(lake, replace(file, path="s3://lake/t/0.parquet")).footer > medium.LOCAL.footer
 
 
 def test_footers_of_small_files_are_not_read(tmp_path: Path) -> None:

@@ -66,6 +66,8 @@ def test_a_plan_for_many_keys_keeps_their_files(tmp_path: Path, scattered: bool)
     plan = table.plan(keys={"id": wanted})
     assert sorted(plan.to_arrow()["id"].to_pylist()) == wanted.to_pylist()
     assert len(plan.files) == (files if scattered else -(-COUNT // rows))
+    assert plan.record.health == "sound"
+    assert [stage.evidence for stage in plan.record.stages] == ["the predicate itself", "index"]
     assert f"  index: kept {len(plan.files)} of 8 files" in plan.explain()
 
 

@@ -22,6 +22,7 @@ from support.programs import order_differences
 
 import parsieve as ps
 from parsieve._core import UnsupportedError
+from parsieve.plan.order.any_rows import MOST_FILES, files_for
 from parsieve.plan.order.ordered_plan import OrderedPlan
 
 _WHERE = [None, "number = 2", "number > 3 OR text = 'ab'", "id % 1 = 0 AND number = 1", "id BETWEEN 40 AND 90", "flag"]
@@ -155,6 +156,14 @@ def test_only_the_files_that_can_hold_the_first_rows_are_read(tmp_path: Path) ->
     any_rows = some.first_rows()
     assert any_rows.read(None, None)["user"].to_pylist() == [3] * 5
     assert any_rows.files_read == 2
+
+
+def test_more_files_are_read_together_while_rows_are_missing() -> None:
+    # As long as no row is found, the next step reads twice as many files as all steps before it.
+    assert [files_for(5, 0, read) for read in (2, 6, 18)] == [4, 12, 36]
+    # 40 files hold the missing rows if all files have as many as the first four.
+    assert files_for(100, 10, 4) == 20
+    assert files_for(100, 0, 1000) == MOST_FILES
 
 
 def test_files_are_ranked_by_footers_if_nothing_else_has_bounds(tmp_path: Path) -> None:
