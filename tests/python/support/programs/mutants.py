@@ -107,13 +107,15 @@ def mutants_of(path: Path) -> list[Mutant]:
 def _nodes(tree: ast.AST, statement: ast.stmt | None) -> Iterator[tuple[ast.expr | ast.stmt, ast.stmt]]:
     """Yield the nodes to change, each with its statement.
 
-    Skip types, decorators, imports for types only, assertions, raises and f-strings.
+    Skip types, decorators, imports for types only, assertions, raises, f-strings, and `strict=` of `zip`.
     """
     for name, value in ast.iter_fields(tree):
         if name in ("annotation", "returns", "decorator_list", "type_params"):
             continue
         for child in value if isinstance(value, list) else [value]:
             if not isinstance(child, ast.AST) or isinstance(child, ast.Raise | ast.Assert | ast.JoinedStr):
+                continue
+            if isinstance(child, ast.keyword) and child.arg == "strict":
                 continue
             if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
                 continue
