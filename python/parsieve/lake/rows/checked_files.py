@@ -90,7 +90,8 @@ class Opened:
         Such a footer is followed by a signature. pyarrow can hang or abort the process if it looks at the statistics of
         an encrypted column without a key, so its scan must not read the file.
         """
-        return self.pinned.footer_length() - self.fragment.metadata.serialized_size == SIGNATURE_BYTES
+        size: int = self.fragment.metadata.serialized_size
+        return self.pinned.footer_length() - size == SIGNATURE_BYTES
 
     @property
     def is_moved(self) -> bool:

@@ -13,6 +13,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.lake.storage.storage import Storage
+from parsieve.io.ranges import open_footer
 from parsieve.plan.evidence import footers
 from parsieve.plan.evidence.footers import REPLACED
 from parsieve.plan.make import PlanOptions
@@ -83,7 +84,7 @@ def test_a_file_that_is_overwritten_before_its_footer_is_read_is_kept(
     wait_for_token(file)
     table = ps.open_table(file.parent)
     table.build_index(["x", "y"], "bloom")
-    original = footers.open_footer
+    original = open_footer
 
     def overwrite_and_open(*arguments: Any) -> Any:
         file.write_bytes(new)
