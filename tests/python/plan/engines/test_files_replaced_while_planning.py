@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve.lake.storage.storage import Storage
 from parsieve.io.ranges import open_footer
+from parsieve.lake.storage.storage import Storage
 from parsieve.plan.evidence import footers
 from parsieve.plan.evidence.footers import REPLACED
 from parsieve.plan.make import PlanOptions
