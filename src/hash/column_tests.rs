@@ -1,12 +1,14 @@
 //! Columns of every layout have the hashes of their values.
 
 use super::*;
+use crate::arrow::{Meaning, PhysicalType};
 use crate::hash::hash_bytes;
-use arrow_array::types::{ArrowDictionaryKeyType, UInt8Type};
+use arrow_array::types::{ArrowDictionaryKeyType, ArrowPrimitiveType, Float16Type, UInt8Type};
 use arrow_array::{
-    BinaryViewArray, DictionaryArray, FixedSizeBinaryArray, Int16Array, Int64Array, LargeStringArray, PrimitiveArray,
-    StringArray, UInt32Array,
+    BinaryViewArray, Decimal256Array, DictionaryArray, FixedSizeBinaryArray, Float16Array, Float32Array, Float64Array,
+    Int16Array, Int32Array, Int64Array, LargeStringArray, PrimitiveArray, StringArray, UInt32Array, UInt64Array,
 };
+use arrow_buffer::i256;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -220,4 +222,84 @@ fn keys_without_an_entry_are_errors_unless_the_slot_is_null() {
     };
     assert_eq!(of(keys.clone()), Ok(vec![hash_bytes(b"a")]));
     assert!(matches!(of(PrimitiveArray::from(vec![0, 7])).unwrap_err().kind(), ErrorKind::ArrowType { .. }));
+}
+
+/// Returns the hash of the only value of an array in a column of some type.
+fn hash_one(array: ArrayRef, physical: PhysicalType, meaning: Meaning) -> Result<u64> {
+    let isa = InstructionSet::detect();
+    let mut hash = [0];
+    let column = HashedColumn::of_slots(&Leaf { array, nulls: None }, ColumnType { physical, meaning }, isa)?;
+    column.hash_slots(isa, 0, &mut hash)?;
+    Ok(hash[0])
+}
+
+#[test]
+fn floats_have_the_hash_of_the_equal_float_in_the_column_or_none() {
+    type Half = <Float16Type as ArrowPrimitiveType>::Native;
+    for value in [1.5, -2.0, 0.1, 1e300, f64::INFINITY, f64::NAN] {
+        let (single, half) = (value as f32, Half::from_f64(value));
+        let is_single = value.is_nan() || f64::from(single) == value;
+        let is_half = value.is_nan() || half.to_f64() == value;
+        let single_bytes = single.to_bits().to_le_bytes().to_vec();
+        let half_bytes = half.to_bits().to_le_bytes().to_vec();
+        let double: ArrayRef = Arc::new(Float64Array::from(vec![value]));
+        let mut cases = vec![
+            (double.clone(), PhysicalType::Double, Some(value.to_le_bytes().to_vec())),
+            (double.clone(), PhysicalType::Float, is_single.then(|| single_bytes.clone())),
+            (double, PhysicalType::FixedLenByteArray(2), is_half.then(|| half_bytes.clone())),
+        ];
+        if is_single {
+            let single: ArrayRef = Arc::new(Float32Array::from(vec![single]));
+            cases.push((single.clone(), PhysicalType::Double, Some(value.to_le_bytes().to_vec())));
+            cases.push((single.clone(), PhysicalType::Float, Some(single_bytes.clone())));
+            cases.push((single, PhysicalType::FixedLenByteArray(2), is_half.then(|| half_bytes.clone())));
+        }
+        if is_half {
+            let half: ArrayRef = Arc::new(Float16Array::from(vec![half]));
+            cases.push((half.clone(), PhysicalType::Double, Some(value.to_le_bytes().to_vec())));
+            cases.push((half.clone(), PhysicalType::Float, Some(single_bytes)));
+            cases.push((half, PhysicalType::FixedLenByteArray(2), Some(half_bytes)));
+        }
+        for (array, physical, bytes) in cases {
+            let context = format!("{value} as {} in {physical}", array.data_type());
+            let hash = hash_one(array, physical, Meaning::Real).ok();
+            assert_eq!(hash, bytes.map(|bytes| hash_bytes(&bytes)), "{context}");
+        }
+    }
+}
+
+#[test]
+fn integers_without_an_equal_value_in_the_column_have_no_hash() {
+    let arrays: [(ArrayRef, PhysicalType, bool); 6] = [
+        (Arc::new(UInt32Array::from(vec![u32::MAX])), PhysicalType::Int32, true),
+        (Arc::new(UInt64Array::from(vec![u64::MAX])), PhysicalType::Int64, true),
+        (Arc::new(Int32Array::from(vec![-1])), PhysicalType::Int32, false),
+        (Arc::new(Int64Array::from(vec![-1])), PhysicalType::Int64, false),
+        (Arc::new(Int64Array::from(vec![1 << 31])), PhysicalType::Int32, true),
+        (Arc::new(Int64Array::from(vec![1 << 32])), PhysicalType::Int32, false),
+    ];
+    for (array, physical, signed) in arrays {
+        let context = format!("{} in {physical}, signed: {signed}", array.data_type());
+        assert!(hash_one(array, physical, Meaning::Integer { signed }).is_err(), "{context}");
+    }
+    let seven: ArrayRef = Arc::new(UInt32Array::from(vec![7]));
+    let hash = hash_one(seven, PhysicalType::Int32, Meaning::Integer { signed: true });
+    assert_eq!(hash, Ok(hash_bytes(&7i32.to_le_bytes())));
+}
+
+#[test]
+fn decimals_of_256_bits_have_the_hash_of_every_physical_type() {
+    let decimal = || Arc::new(Decimal256Array::from(vec![i256::from(150)]).with_precision_and_scale(76, 1).unwrap());
+    // 15.0 with a scale of two.
+    let bytes = [
+        (PhysicalType::Int32, 1500i32.to_le_bytes().to_vec()),
+        (PhysicalType::Int64, 1500i64.to_le_bytes().to_vec()),
+        (PhysicalType::ByteArray, vec![5, 220]),
+        (PhysicalType::FixedLenByteArray(4), vec![0, 0, 5, 220]),
+    ];
+    for (physical, bytes) in bytes {
+        let hash = hash_one(decimal(), physical, Meaning::Decimal { scale: 2 });
+        assert_eq!(hash, Ok(hash_bytes(&bytes)), "{physical}");
+    }
+    assert!(hash_one(decimal(), PhysicalType::Double, Meaning::Decimal { scale: 2 }).is_err());
 }
