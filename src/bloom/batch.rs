@@ -190,3 +190,38 @@ fn check_word(blocks: &[Block], hashes: &[Hash]) -> u64 {
 fn answer(blocks: &[Block], hash: Hash) -> u64 {
     u64::from(block(blocks, hash).may_contain(hash.low()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::hash_bytes;
+
+    #[test]
+    fn batches_agree_with_single_blocks() {
+        let hashes: Vec<u64> = (0..700u32).map(|number| hash_bytes(&number.to_le_bytes())).collect();
+        let place = |hash: u64, num_blocks| block_index((hash >> 32) as u32, num_blocks);
+        for (num_blocks, num_inserted) in
+            [(1, 5), (9, 70), (PREFETCH_FROM_BLOCKS, 501), (PREFETCH_FROM_BLOCKS + 1, 501)]
+        {
+            let mut expected = vec![Block::default(); num_blocks];
+            for &hash in &hashes[..num_inserted] {
+                expected[place(hash, num_blocks)].insert(hash as u32);
+            }
+            let may_contain: Vec<bool> =
+                hashes.iter().map(|&hash| expected[place(hash, num_blocks)].may_contain(hash as u32)).collect();
+            assert!(may_contain[..num_inserted].iter().all(|answer| *answer) && may_contain.contains(&false));
+            for isa in InstructionSet::all() {
+                let mut blocks = vec![Block::default(); num_blocks];
+                insert(isa, &mut blocks, &hashes, num_inserted);
+                assert!(blocks == expected, "{num_blocks} blocks, {isa:?}");
+                for (start, count) in [(0, 0usize), (0, 1), (3, 8), (0, 63), (1, 64), (0, 65), (40, 600), (0, 700)] {
+                    let mut answers = vec![u64::MAX; count.div_ceil(64)];
+                    check(isa, &blocks, &hashes[start..], count, &mut answers);
+                    let answers: Vec<bool> = (0..count).map(|n| answers[n / 64] >> (n % 64) & 1 == 1).collect();
+                    assert!(answers == may_contain[start..start + count], "{count} of {num_blocks} blocks, {isa:?}");
+                }
+            }
+        }
+        assert!(!is_prefetched(PREFETCH_FROM_BLOCKS) && is_prefetched(PREFETCH_FROM_BLOCKS + 1));
+    }
+}
