@@ -107,7 +107,7 @@ def refuse_table_file(path: Path) -> None:
             kind = "Delta"
         elif (folder / ".hoodie").is_dir():
             kind = "Hudi"
-        elif (folder / "metadata").is_dir() and next((folder / "metadata").glob("*.metadata.json"), None):
+        elif (folder / "metadata").is_dir() and next((folder / "metadata").glob("*.metadata.json*"), None):
             kind = "Iceberg"
         if kind:
             raise UnsupportedError(

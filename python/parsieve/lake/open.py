@@ -31,6 +31,8 @@ def _hudi() -> type[Lake]:
     return Hudi
 
 
+# Old versions of Iceberg wrote the second name.
+_ICEBERG_METADATA = (".metadata.json", ".metadata.json.gz")
 # Adapters import their libraries, so each is imported when the first table of its format is opened.
 _ADAPTERS: dict[str, Callable[[], Callable[[Any, Mapping[str, str] | None], Lake]]] = {
     "parquet": lambda: ParquetDir,
@@ -81,14 +83,14 @@ def _format_of_object(source: Any) -> str | None:
 
 
 def _format_of_folder(source: Any, storage_options: Mapping[str, str] | None) -> str:
-    if isinstance(source, str) and source.endswith(".metadata.json"):
+    if isinstance(source, str) and source.endswith(_ICEBERG_METADATA):
         return "iceberg"
     storage = Storage(source, storage_options)
     if storage.is_local and not os.path.exists(storage.root):  # noqa: PTH110
         raise storage.missing()
     contained = storage.contained("_delta_log", ".hoodie", "metadata")
     formats = [name for name, folder in (("delta", "_delta_log"), ("hudi", ".hoodie")) if folder in contained]
-    if "metadata" in contained and any(name.endswith(".metadata.json") for name in storage.names("metadata")):
+    if "metadata" in contained and any(name.endswith(_ICEBERG_METADATA) for name in storage.names("metadata")):
         formats.append("iceberg")
     if len(formats) > 1:
         raise ValueError(

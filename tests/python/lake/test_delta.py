@@ -438,3 +438,25 @@ def test_lookups_do_not_find_deleted_rows(tmp_path: Path) -> None:
             assert result.table["id"].to_pylist() == [key for key in keys if key not in deleted]
             assert result.missing.to_pylist() == deleted
         assert table.lookup("id", deleted, as_of=0).table["id"].to_pylist() == deleted
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_times_in_commits_decide_the_version_at_a_time(tmp_path: Path, first: int) -> None:
+    """The files' own times are later. Before the first commit with a time, only they are known."""
+    begin = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    for version in range(4):
+        write_deltalake(tmp_path, pa.table({"a": [version]}), mode="append")
+        path = tmp_path / f"_delta_log/{version:020}.json"
+        actions = [json.loads(line) for line in path.read_text().splitlines()]
+        actions.sort(key=lambda action: "commitInfo" not in action)
+        at = begin + dt.timedelta(hours=version)
+        if version >= first:
+            actions[0]["commitInfo"]["inCommitTimestamp"] = int(at.timestamp() * 1000)
+            at += dt.timedelta(hours=2, minutes=10)
+        path.write_text("\n".join(map(json.dumps, actions)))
+        os.utime(path, (at.timestamp(), at.timestamp()))
+    lake = open_lake(tmp_path)
+    for hours, version in ((0, 0), (0.5, 0), (1, 1), (1.9, 1), (2, 2), (2.5, 2), (3, 3), (9, 3)):
+        assert lake.snapshot(begin + dt.timedelta(hours=hours)).id == version, hours
+    with pytest.raises(ValueError, match="newer than"):
+        lake.snapshot(begin - dt.timedelta(hours=1))

@@ -227,6 +227,38 @@ def test_every_string_type_is_read(tmp_path: Path, data_type: pa.DataType) -> No
     assert lake.read(snapshot, snapshot.slices, ["a", "a"]).read_all().num_rows == 29
 
 
+def test_views_inside_lists_maps_and_structs_are_read(tmp_path: Path) -> None:
+    views = pa.string_view()
+    values = {
+        "id": pa.array([1, 2, 3]),
+        "l": pa.array([["a", "b"], None, ["c"]], pa.list_(views)),
+        "big": pa.array([["a"], [], ["c", None]], pa.large_list(views)),
+        "m": pa.array([[("k", "v")], None, [("k", "w"), ("q", None)]], pa.map_(views, views)),
+        "s": pa.array([{"x": ["q"]}, None, {"x": []}], pa.struct({"x": pa.list_(views)})),
+    }
+    pq.write_table(pa.table(values), tmp_path / "0.parquet")
+    table = ps.open_table(tmp_path)
+    for condition, places in (
+        ("id >= 2", [1, 2]),
+        ("list_contains(l, 'c')", [2]),
+        ("list_contains(big, 'c')", [2]),
+        ("m['k'] = 'v'", [0]),
+        ("list_contains(s.x, 'q')", [0]),
+    ):
+        answer = table.plan(condition).to_arrow()
+        expected = [pa.table(values).slice(place, 1).to_pylist()[0] for place in places]
+        assert answer.to_pylist() == expected, condition
+        assert table.plan(condition).to_polars().collect()["id"].to_list() == answer["id"].to_pylist()
+
+
+def test_a_partition_column_whose_name_differs_only_in_case_is_rejected(tmp_path: Path) -> None:
+    """DuckDB reads the values of the files, and Polars has two columns."""
+    (tmp_path / "P=1").mkdir()
+    pq.write_table(pa.table({"k": [1], "p": [5]}), tmp_path / "P=1" / "0.parquet")
+    with pytest.raises(ps.UnsupportedError, match=r"column 'p' and that of partition 'P' in .* differ only in case"):
+        ps.open_table(tmp_path).plan("p = 1")
+
+
 def test_missing_columns_are_null(tmp_path: Path) -> None:
     first = pa.table({"a": [1], "b": ["x"], "s": [{"p": 1, "q": {"r": 2}}]})
     second = pa.table({"s": [{"q": {"z": 1}}, None], "new": [1, 2]})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,16 @@ class HandWrittenTable:
             for name in rows.column_names
         ]
         return self._add(DataFileContent.DATA, rows.cast(pa.schema(fields)), spec_id, partition)
+
+    def add_file(self, rows: pa.Table, spec_id: int, *partition: Any) -> str:
+        """Commit a data file whose columns have only the field IDs in their metadata."""
+        return self._add(DataFileContent.DATA, rows, spec_id, partition)
+
+    def change_metadata(self, change: Callable[[dict[str, Any]], None]) -> None:
+        """Change the newest metadata file in place, as if another writer had written it."""
+        about = json.loads(Path(self.metadata).read_text())
+        change(about)
+        Path(self.metadata).write_text(json.dumps(about))
 
     def delete_rows(
         self, path: str, rows: Sequence[int], spec_id: int, *partition: Any, bounds: str | None = None

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot, Statistics, utc
+from parsieve.lake.delta.commit_times import CommitTimes
 from parsieve.lake.delta.files import unquoted
 from parsieve.lake.delta.log import LogState, commit_token, latest_version, state_at
 from parsieve.lake.delta.schema import mapping_mode, matching_of, schema_of, unpack, vector_path
@@ -115,6 +116,17 @@ class Delta(Adapter):
         return as_of
 
     def _version_at(self, moment: dt.datetime) -> int:
+        times = CommitTimes(self._storage)
+        version = times.newest_until(moment)
+        if version is not None:
+            return version
+        if not times.versions:
+            return self._version_by_file_times(moment)
+        if not times.others:
+            raise ValueError(f"the first version in the log of {self.uri} is newer than {moment}")
+        return min(self._version_by_file_times(moment), times.others[-1])
+
+    def _version_by_file_times(self, moment: dt.datetime) -> int:
         try:
             from deltalake import DeltaTable
             from deltalake.exceptions import DeltaError

@@ -210,6 +210,14 @@ class ParquetDir(Adapter):
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise UnsupportedError(f"the files of {self.uri} have no schema in common: {error}") from error
         names = {partition.name for partition in partitions}
+        by_lower_case = {name.lower(): name for name in names}
+        for column in schema.names:
+            other = by_lower_case.get(column.lower(), column)
+            if other != column:
+                raise UnsupportedError(
+                    f"the name of column {column!r} and that of partition {other!r} in {self.uri} differ only in case, "
+                    "and engines read such a folder in different ways; rename one of them"
+                )
         return pa.schema([column for column in schema if column.name not in names] + partitions)
 
     def exposing(self, columns: Collection[ColumnPath] | None) -> ParquetDir:
@@ -316,5 +324,15 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     if pt.is_binary_view(kind):
         return pa.binary()
     if pt.is_struct(kind):
-        return pa.struct([pa.field(child.name, _without_views(child.type)) for child in kind])
+        return pa.struct([_without_views_in(child) for child in kind])
+    if pt.is_map(kind):
+        return pa.map_(_without_views_in(kind.key_field), _without_views_in(kind.item_field))
+    if pt.is_list(kind):
+        return pa.list_(_without_views_in(kind.value_field))
+    if pt.is_large_list(kind):
+        return pa.large_list(_without_views_in(kind.value_field))
     return kind
+
+
+def _without_views_in(field: pa.Field) -> pa.Field:
+    return field.with_type(_without_views(field.type))

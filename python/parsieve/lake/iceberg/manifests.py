@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.lake.iceberg.avro import ENCODED, read_columns
+from parsieve.lake.iceberg.errors import readable
 
 if TYPE_CHECKING:
     from pyiceberg.avro.file import AvroFile
@@ -109,7 +110,8 @@ class DataFiles:
 
 def data_files(table: Any, snapshot: Any) -> DataFiles:
     """Return the live data files of a snapshot."""
-    manifests = snapshot.manifests(table.io)
+    with readable(str(snapshot.manifest_list)):
+        manifests = snapshot.manifests(table.io)
     with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
         parsed = list(pool.map(partial(_Manifest, table.io), manifests))
     # Each manifest numbers its own partitions.
@@ -217,17 +219,19 @@ class _Manifest:
         self.partitions: list[tuple[Partition, Any]] = []
         # The columns of `_SCHEMA`.
         self.columns: Sequence[pa.Array] = [pa.array([], kind) for kind in _SCHEMA.types]
-        with _opened(io, manifest) as file:
+        with readable(manifest.manifest_path), _opened(io, manifest) as file:
             if manifest.content == ManifestContent.DELETES:
                 self.deletes = list(_deletes(file, manifest))
+                _check_count(manifest, len(self.deletes))
             else:
                 self._read_columns(file, manifest)
 
     def _read_columns(self, file: AvroFile[Any], manifest: Any) -> None:
         rows = _Rows(read_columns(file, _KINDS))
+        rows = rows.filter(pc.not_equal(rows[_STATUS], _DELETED))
+        _check_count(manifest, rows.count)
         if not rows.count:
             return
-        rows = rows.filter(pc.not_equal(rows[_STATUS], _DELETED))
         if pc.any(pc.not_equal(rows[_CONTENT], 0)).as_py():
             raise FormatError(f"{manifest.manifest_path} is a manifest of data files, and lists a file of deletes")
         # An entry without a number inherits it from its manifest. Format version 1 has no numbers.
@@ -249,6 +253,15 @@ class _Manifest:
             partition.indices,
             *(rows[number] for number in (_LOWER, _UPPER, _NULL_COUNTS, _VALUE_COUNTS)),
         ]
+
+
+def _check_count(manifest: Any, count: int) -> None:
+    """Raise `FormatError` if a manifest has fewer files than the list of manifests says."""
+    counts = (manifest.added_files_count, manifest.existing_files_count)
+    if all(isinstance(number, int) for number in counts) and count < sum(counts):
+        raise FormatError(
+            f"{manifest.manifest_path} has {count} live files instead of {sum(counts)}; it may be cut off"
+        )
 
 
 # The IDs of the fields of an entry and of its data file, and the types of their columns.

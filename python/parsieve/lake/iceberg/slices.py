@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +15,7 @@ from urllib.request import url2pathname
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from parsieve.lake.iceberg.manifests import DataFiles, Deletes
 from parsieve.lake.iceberg.statistics import partition_reader
@@ -42,23 +45,53 @@ class TableState:
     """The properties that all slices of a snapshot share."""
 
     def __init__(
-        self, table: Any, iceberg_schema: Any, schema: pa.Schema, find: Callable[..., Find], reading: Any = None
+        self,
+        table: Any,
+        iceberg_schema: Any,
+        schema: pa.Schema,
+        names: Mapping[bytes, set[str]],
+        find: Callable[..., Find],
+        given_io: Any = None,
     ) -> None:
         self.io = table.io
-        # What decides how the same files are read, if two states have equal schemas.
-        self.reading = reading
+        # The object that opens files, if the caller gave it.
+        self.given_io = given_io
+        # The names of columns in files without field IDs.
+        self.names = names
         self.schema = schema
         self.location = table.location().rstrip("/") + "/"
         self.specs = table.metadata.specs()
         self._iceberg_schema = iceberg_schema
         self._find = find
-        self._names = {
-            int(field.metadata[FIELD_ID]): field.name
-            for field in schema
-            if field.metadata and FIELD_ID in field.metadata
-        }
+        # The fields outside of lists and maps, by field ID, and the names of columns.
+        self._fields = dict(_fields_by_id(schema))
+        self._names = {number: field.name for number, field in _fields_by_id(schema, is_nested=False)}
         self._defaults = _defaults(iceberg_schema.fields)
+        # A date that became a timestamp: the values of its partitions are days or microseconds.
+        self._changed = {
+            number
+            for number, field in self._fields.items()
+            if pt.is_timestamp(field.type) and any(_was_date(old, number) for old in table.metadata.schemas)
+        }
         self._identities: dict[int, list[tuple[int, int, Callable[[Any], Any]]]] = {}
+
+    @cached_property
+    def token(self) -> str:
+        """A text that changes if the same files are read in another way, or "" if that is impossible."""
+        names = sorted((number.decode(), sorted(names)) for number, names in self.names.items())
+        nested = {number for number in self._fields if number not in self._names}
+        sources = {
+            field.source_id
+            for spec in self.specs.values()
+            for field in spec.fields
+            if str(field.transform) == "identity" and field.source_id in nested
+        }
+        outer = {str(number).encode() for number in self._fields}
+        defaults = {number.decode(): repr(value) for number, value in self._defaults.items() if number not in outer}
+        if not (names or sources or defaults):
+            return ""
+        text = json.dumps([names, sorted(sources), defaults], sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def folder(self, spec_id: int, record: Any) -> str:
         """Return the path of a partition, "" in a table without partitions."""
@@ -67,14 +100,20 @@ class TableState:
         return folder
 
     def values(self, spec_id: int, record: Any) -> dict[int, Any]:
-        """Return the values of the top-level columns with an identity partition, by field ID."""
+        """Return the values of the columns and nested fields with an identity partition, by field ID."""
         if spec_id not in self._identities:
             self._identities[spec_id] = [
-                (place, field.source_id, partition_reader(self.schema.field(self._names[field.source_id]).type))
+                (place, field.source_id, partition_reader(self._fields[field.source_id].type))
                 for place, field in enumerate(self.specs[spec_id].fields)
-                if str(field.transform) == "identity" and field.source_id in self._names
+                if str(field.transform) == "identity"
+                and field.source_id in self._fields
+                and field.source_id not in self._changed
             ]
         return {number: read(record[place]) for place, number, read in self._identities[spec_id]}
+
+    def is_column(self, number: int) -> bool:
+        """Return whether a field ID is that of a column of the table, not of a field in a struct."""
+        return number in self._names
 
     def name(self, number: int) -> str:
         """Return the name of a column by its field ID."""
@@ -86,13 +125,31 @@ class TableState:
         return Matching(self._find, defaults)
 
 
-def _defaults(fields: Any) -> dict[bytes, object]:
+def _fields_by_id(fields: Iterable[pa.Field], is_nested: bool = True) -> Iterator[tuple[int, pa.Field]]:
+    """Yield columns, and unless `is_nested` is false also fields in structs, with their field IDs."""
+    for field in fields:
+        if field.metadata and FIELD_ID in field.metadata:
+            yield int(field.metadata[FIELD_ID]), field
+        if is_nested and pt.is_struct(field.type):
+            yield from _fields_by_id(field.type)
+
+
+def _was_date(schema: Any, number: int) -> bool:
+    """Return whether a field is a date in an Iceberg schema."""
+    from pyiceberg.types import DateType
+
+    return schema.find_column_name(number) is not None and isinstance(schema.find_type(number), DateType)
+
+
+def _defaults(fields: Iterable[Any]) -> dict[bytes, object]:
     """Return the defaults of columns and of fields in structs, by field ID."""
     defaults: dict[bytes, object] = {}
     for field in fields:
         if getattr(field, "initial_default", None) is not None:
             defaults[str(field.field_id).encode()] = field.initial_default
-        defaults |= _defaults(getattr(field.field_type, "fields", ()))
+        kind = field.field_type
+        inner = [getattr(kind, name) for name in ("element_field", "key_field", "value_field") if hasattr(kind, name)]
+        defaults |= _defaults([*getattr(kind, "fields", ()), *inner])
     return defaults
 
 
@@ -138,9 +195,11 @@ class IcebergSlices(Slices):
 
     @cached_property
     def token(self) -> pa.StringArray:
-        """The token of each file: its size, its number of rows, its commit, and its deletes."""
+        """The token of each file: its size, its number of rows, its commit, how it is read, and its deletes."""
         numbers = (self.files[name].cast(pa.string()) for name in ("size", "rows", "added"))
         tokens = pc.binary_join_element_wise(*numbers, "-")
+        if self._table.token:
+            tokens = pc.binary_join_element_wise(tokens, self._table.token, "-")
         if not self.files.deletes:
             return tokens
         texts = tokens.to_pylist()
@@ -178,7 +237,8 @@ class IcebergSlices(Slices):
     def partition_values(self) -> Mapping[str, PartitionColumn]:
         """The columns with an identity partition."""
         columns = {}
-        for number in dict.fromkeys(number for partition in self._partitions for number in partition.values):
+        numbers = dict.fromkeys(number for partition in self._partitions for number in partition.values)
+        for number in filter(self._table.is_column, numbers):
             positions = [at if number in partition.values else None for at, partition in enumerate(self._partitions)]
             values = [partition.values.get(number) for partition in self._partitions]
             places = pa.array(positions, pa.int32()).take(self.files["partition"])
@@ -200,7 +260,7 @@ class IcebergSlices(Slices):
 
     def same_rows(self, other: Slices) -> bool:
         """Return whether both have the same locations and live rows, and read them in the same way."""
-        if isinstance(other, IcebergSlices) and self._table.reading != other._table.reading:
+        if isinstance(other, IcebergSlices) and self._table.given_io is not other._table.given_io:
             return False
         return super().same_rows(other)
 

@@ -54,7 +54,9 @@ def _decoded_array(data: pa.BinaryArray, kind: pa.DataType, is_upper: bool) -> p
         if pc.all(pc.equal(pc.binary_length(data), width)).as_py() is not False:
             numbers = data.cast(pa.binary(width)).view(pa.int32() if width == 4 else pa.int64())
             if pt.is_timestamp(kind):
-                certain = pc.greater_equal(numbers, _FIRST_DAY * _DAY[kind.unit])
+                # In nanoseconds, 64 bits begin later.
+                first = max(_FIRST_DAY * _DAY[kind.unit], -(1 << 63))
+                certain = pc.greater_equal(numbers, first)
                 numbers = pc.if_else(certain, numbers, pa.scalar(None, numbers.type))
             return numbers.view(kind)
     coded = data.dictionary_encode()

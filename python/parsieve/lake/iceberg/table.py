@@ -14,6 +14,7 @@ import pyarrow.types as pt
 
 from parsieve._core import UnsupportedError
 from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot, Statistics, utc
+from parsieve.lake.iceberg.errors import readable
 from parsieve.lake.iceberg.manifests import DeleteFile, data_files
 from parsieve.lake.iceberg.slices import IcebergFile, IcebergSlices, TableState, address_of
 from parsieve.lake.iceberg.statistics import statistics_of
@@ -60,6 +61,7 @@ class Iceberg(Adapter):
     def _table(self) -> Any:
         if self._given is not None:
             return self._given
+        from pyiceberg.io import load_file_io
         from pyiceberg.table import StaticTable
 
         if isinstance(self._source, tuple):
@@ -69,7 +71,10 @@ class Iceberg(Adapter):
             )
         uri = os.fspath(self._source).rstrip("/")
         address = uri if uri.endswith((".json", ".json.gz")) else self._newest_metadata(uri)
-        with foreign(address):
+        if address.endswith(".metadata.json.gz"):
+            raise UnsupportedError(f"{address} has an old name; rename it, so that it ends with .gz.metadata.json")
+        load_file_io(dict(self.storage_options), address)
+        with readable(address):
             return StaticTable.from_metadata(address, dict(self.storage_options))
 
     @property
@@ -118,10 +123,11 @@ class Iceberg(Adapter):
         last = self._last
         if last is not None and last[0] == key and last[1] is io:
             return last[2]
-        files = data_files(table, current)
         names = {} if mapping is None else _names_by_id(mapping.root)
-        state = TableState(table, iceberg_schema, schema, partial(_find, names), (names, io))
-        slices = IcebergSlices(state, files)
+        with readable(self.uri):
+            files = data_files(table, current)
+            state = TableState(table, iceberg_schema, schema, names, partial(_find, names), io)
+            slices = IcebergSlices(state, files)
         instant = current.sequence_number or current.timestamp_ms
 
         def statistics(column: ColumnPath) -> Statistics | None:

@@ -197,12 +197,13 @@ def conform(array: pa.Array, target: pa.DataType, matching: Matching) -> pa.Arra
         mask = array.is_null() if array.null_count else None
         return kind.from_arrays(offsets, values, type=target, mask=mask)
     if pt.is_map(source) and pt.is_map(target):
-        # A slice shares the entries of its array. Copy it, so that its offsets begin at 0.
-        copy = array.take(pa.array(range(len(array)), pa.int64()))
-        keys = conform(copy.keys, target.key_type, matching)
-        items = conform(copy.items, target.item_type, matching)
-        mask = copy.is_null() if copy.null_count else None
-        return pa.MapArray.from_arrays(copy.offsets, keys, items, mask=mask).cast(target)
+        # A slice shares the entries of its array.
+        first = array.offsets[0]
+        count = array.offsets[-1].as_py() - first.as_py()
+        keys = conform(array.keys.slice(first.as_py(), count), target.key_type, matching)
+        items = conform(array.items.slice(first.as_py(), count), target.item_type, matching)
+        mask = array.is_null() if array.null_count else None
+        return pa.MapArray.from_arrays(pc.subtract(array.offsets, first), keys, items, mask=mask).cast(target)
     if not _is_exact(source, target):
         raise UnsupportedError(
             f"a file holds {source} values, which cannot be converted exactly to the table's type, {target}"

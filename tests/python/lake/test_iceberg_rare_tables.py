@@ -1,0 +1,201 @@
+"""Iceberg tables that pyiceberg cannot write: changed name mappings, format version 3, and damaged metadata."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import StaticTable
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import (
+    DateType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampNanoType,
+)
+from support.iceberg_manifests import HandWrittenTable
+
+import parsieve as ps
+
+TWO_NUMBERS = Schema(NestedField(1, "id", LongType()), NestedField(2, "v", LongType()))
+
+
+def with_id(name: str, kind: pa.DataType, number: int) -> pa.Field:
+    return pa.field(name, kind, metadata={"PARQUET:field_id": str(number)})
+
+
+def rows_of_pyiceberg(table: HandWrittenTable, condition: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = (
+        StaticTable.from_metadata(table.metadata).scan(row_filter=condition).to_arrow().to_pylist()
+    )
+    return rows
+
+
+def become_version_3(about: dict[str, Any]) -> None:
+    about |= {"format-version": 3, "next-row-id": 0}
+
+
+@pytest.mark.parametrize("kind", ["sieve", "bloom"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [({1: ["id"], 2: ["v"]}, {1: ["id"], 2: ["v", "a"]}), ({1: ["id"], 2: ["a"]}, {1: ["a"], 2: ["id"]})],
+)
+def test_an_index_is_out_of_date_after_a_change_of_the_name_mapping(
+    tmp_path: Path, kind: str, before: dict[int, list[str]], after: dict[int, list[str]]
+) -> None:
+    table = HandWrittenTable(tmp_path / "t", TWO_NUMBERS, UNPARTITIONED_PARTITION_SPEC)
+    table.add_file(pa.table({"id": [1, 2], "a": [10, 11]}), 0)
+
+    def set_mapping(mapping: Mapping[int, Sequence[str]]) -> None:
+        fields = [{"field-id": number, "names": list(names)} for number, names in mapping.items()]
+        table.change_metadata(
+            lambda about: about.update({"properties": {"schema.name-mapping.default": json.dumps(fields)}})
+        )
+
+    set_mapping(before)
+    ps.open_table(str(table.folder)).build_index("v", kind=kind, progress=False)
+    set_mapping(after)
+    for condition in ("v = 10", "v = 1", "v >= 0"):
+        expected = rows_of_pyiceberg(table, condition)
+        opened = ps.open_table(str(table.folder))
+        assert opened.plan(condition).to_arrow().to_pylist() == expected
+        opened.update_index(progress=False)
+        assert opened.plan(condition, stale="error").to_arrow().to_pylist() == expected
+
+
+def test_defaults_inside_lists_and_maps_are_read(tmp_path: Path) -> None:
+    struct = StructType(NestedField(4, "x", LongType()))
+    schema = Schema(
+        NestedField(1, "id", LongType()),
+        NestedField(2, "l", ListType(3, struct, element_required=False)),
+        NestedField(6, "m", MapType(7, StringType(), 8, StructType(NestedField(9, "x", LongType())))),
+    )
+    table = HandWrittenTable(tmp_path / "t", schema, UNPARTITIONED_PARTITION_SPEC)
+    element = with_id("element", pa.struct([with_id("x", pa.int64(), 4)]), 3)
+    value = with_id("value", pa.struct([with_id("x", pa.int64(), 9)]), 8)
+    key = with_id("key", pa.string(), 7).with_nullable(False)
+    fields = [with_id("id", pa.int64(), 1), with_id("l", pa.list_(element), 2), with_id("m", pa.map_(key, value), 6)]
+    table.add_file(pa.table([[1], [[{"x": 1}]], [[("k", {"x": 2})]]], schema=pa.schema(fields)), 0)
+
+    def add_fields(about: dict[str, Any]) -> None:
+        become_version_3(about)
+        _, listed, mapped = about["schemas"][0]["fields"]
+        added = {"name": "y", "required": False, "type": "long", "initial-default": 7, "write-default": 7}
+        listed["type"]["element"]["fields"].append(added | {"id": 5})
+        mapped["type"]["value"]["fields"].append(added | {"id": 10})
+
+    before = ps.open_table(table.metadata).opened.snapshot().slices.token
+    table.change_metadata(add_fields)
+    opened = ps.open_table(table.metadata)
+    [row] = opened.plan("id = 1").to_arrow().to_pylist()
+    assert row == {"id": 1, "l": [{"x": 1, "y": 7}], "m": [("k", {"x": 2, "y": 7})]}
+    assert rows_of_pyiceberg(table, "id = 1") == [row]
+    # Version 0.1 read nulls, and its indexes contain them.
+    assert opened.opened.snapshot().slices.token != before
+
+
+def test_a_partition_has_the_value_of_a_nested_field_that_its_file_lacks(tmp_path: Path) -> None:
+    schema = Schema(
+        NestedField(1, "id", LongType()),
+        NestedField(2, "s", StructType(NestedField(3, "x", LongType()), NestedField(4, "y", LongType()))),
+    )
+    spec = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "sx"), spec_id=1)
+    table = HandWrittenTable(tmp_path / "t", schema, UNPARTITIONED_PARTITION_SPEC, spec)
+    for number, value in enumerate((7, None)):
+        fields = [with_id("id", pa.int64(), 1), with_id("s", pa.struct([with_id("y", pa.int64(), 4)]), 2)]
+        table.add_file(pa.table([[number], [{"y": 5}]], schema=pa.schema(fields)), 1, value)
+    opened = ps.open_table(table.metadata)
+    first, second = ({"id": 0, "s": {"x": 7, "y": 5}}, {"id": 1, "s": {"x": None, "y": 5}})
+    assert StaticTable.from_metadata(table.metadata).scan().to_arrow().sort_by("id").to_pylist() == [first, second]
+    for indexed in (False, True):
+        if indexed:
+            opened.build_index("s.x", "sieve", progress=False)
+        for condition, rows in (("s.x = 7", [first]), ("s.x is null", [second]), ("s.y = 5", [first, second])):
+            assert opened.plan(condition).to_arrow().sort_by("id").to_pylist() == rows, condition
+
+
+def test_a_partition_by_a_date_that_became_a_timestamp_skips_nothing(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "t", DateType()))
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "t"), spec_id=1)
+    table = HandWrittenTable(tmp_path / "t", schema, UNPARTITIONED_PARTITION_SPEC, spec)
+    day = dt.date(2020, 1, 1)
+    fields = [with_id("id", pa.int64(), 1), with_id("t", pa.date32(), 2)]
+    table.add_file(pa.table([[1], [day]], schema=pa.schema(fields)), 1, (day - dt.date(1970, 1, 1)).days)
+
+    def widen(about: dict[str, Any]) -> None:
+        become_version_3(about)
+        old = json.loads(json.dumps(about["schemas"][0]))
+        about["schemas"][0]["fields"][1]["type"] = "timestamp"
+        about["schemas"][0]["schema-id"] = about["current-schema-id"] = 1
+        about["schemas"].append(old)
+
+    table.change_metadata(widen)
+    [row] = ps.open_table(table.metadata).plan("t = TIMESTAMP '2020-01-01 00:00:00'").to_arrow().to_pylist()
+    assert row == {"id": 1, "t": dt.datetime(2020, 1, 1)}
+
+
+def test_conditions_on_timestamps_in_nanoseconds(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "t", TimestampNanoType()))
+    table = HandWrittenTable(tmp_path / "t", schema, UNPARTITIONED_PARTITION_SPEC)
+    moments = pa.array([1_700_000_000_123_456_789, -(1 << 63), None], pa.timestamp("ns"))
+    table.add_rows(pa.table({"id": [1, 2, 3], "t": moments}), 0)
+    table.change_metadata(become_version_3)
+    opened = ps.open_table(table.metadata)
+    for condition, ids in (("t is not null", [1, 2]), ("t > '2000-01-01'", [1]), ("t < '2000-01-01'", [2])):
+        assert opened.plan(condition).to_arrow()["id"].to_pylist() == ids
+
+
+def test_damaged_metadata_are_malformed(tmp_path: Path) -> None:
+    random_ = random.Random(3)
+    table = HandWrittenTable(tmp_path / "t", TWO_NUMBERS, UNPARTITIONED_PARTITION_SPEC)
+    table.add_rows(pa.table({"id": [1, 2], "v": [3, 4]}), 0)
+    for name in ("manifest-1.avro", "snap-1.avro", "v1.metadata.json"):
+        path = table.folder / "metadata" / name
+        data = path.read_bytes()
+        damaged = [
+            data[:length] for length in {0, len(data) // 3, len(data) // 2, *random_.sample(range(len(data)), 20)}
+        ]
+        for _ in range(40):
+            flipped = bytearray(data)
+            flipped[random_.randrange(len(data))] ^= 1 << random_.randrange(8)
+            damaged.append(bytes(flipped))
+        for content in damaged:
+            path.write_bytes(content)
+            # Some changes do no harm, or rename a file.
+            with contextlib.suppress(ps.ParsieveError, OSError):
+                ps.open_table(table.metadata).plan("id = 1").to_arrow()
+        path.write_bytes(data)
+    assert ps.open_table(table.metadata).plan("id = 1").to_arrow().num_rows == 1
+
+
+def test_a_manifest_without_its_entries_is_malformed(tmp_path: Path) -> None:
+    table = HandWrittenTable(tmp_path / "t", TWO_NUMBERS, UNPARTITIONED_PARTITION_SPEC)
+    table.add_rows(pa.table({"id": [1, 2], "v": [3, 4]}), 0)
+    path = table.folder / "metadata" / "manifest-1.avro"
+    data = path.read_bytes()
+    # The header ends with the marker that also ends each block.
+    path.write_bytes(data[: data.index(data[-16:]) + 16])
+    with pytest.raises(ps.FormatError, match=r"manifest-1\.avro has 0 live files instead of 1"):
+        ps.open_table(table.metadata).plan("id = 1")
+
+
+def test_an_old_name_of_compressed_metadata_is_rejected_with_a_hint(tmp_path: Path) -> None:
+    table = HandWrittenTable(tmp_path / "t", TWO_NUMBERS, UNPARTITIONED_PARTITION_SPEC)
+    table.add_rows(pa.table({"id": [1], "v": [3]}), 0)
+    Path(table.metadata).rename(table.metadata + ".gz")
+    for source in (table.folder, table.metadata + ".gz"):
+        with pytest.raises(ps.UnsupportedError, match=r"rename it, so that it ends with \.gz\.metadata\.json"):
+            ps.open_table(str(source))
