@@ -68,4 +68,6 @@ def reason_of(error: OSError) -> str:
 
 def name_of(location: Location) -> str:
     """Return the name of a location, for messages."""
-    return f"{location.partition}/{location.group}" if location.partition else location.group
+    # In most formats, the group is a path that begins with the partition.
+    is_path = not location.partition or location.group.startswith(f"{location.partition}/")
+    return location.group if is_path else f"{location.partition}/{location.group}"

@@ -190,7 +190,7 @@ class LocalExecutor:
                     failed[in_blocks[number].location] = error
 
             run_in_threads(read, range(len(slices)), self._threads, "parsieve-index")
-            shelves = {path: put_filters(self.store, column, self._shelf_bytes) for path, column in waiting.items()}
+            shelves = {path: put_filters(self.store, column, self.shelf_size) for path, column in waiting.items()}
         return shelves, failed
 
     def map_pages(self, lake: Lake, slices: Sequence[Slice]) -> MapReport:
@@ -205,13 +205,13 @@ class LocalExecutor:
             waiting = WaitingFilters(room, 0)
             for filled in live_filters(self.store, shelves, tokens):
                 waiting.append(filled)
-            return put_filters(self.store, waiting, self._shelf_bytes)
+            return put_filters(self.store, waiting, self.shelf_size)
 
     def _new_room(self) -> Room:
         """Return a memory budget for rows or filters that wait. The rest goes to temporary files."""
         return Room(int(self.memory * WAITING_SHARE), self.spill)
 
     @property
-    def _shelf_bytes(self) -> int:
-        """Return the size of a shelf, whose rows are in memory twice while they are stored."""
+    def shelf_size(self) -> int:
+        """Return the size of a full shelf, whose rows are in memory twice while they are stored."""
         return min(SHELF_BYTES, max(1, self.memory // 4))

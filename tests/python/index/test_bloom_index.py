@@ -128,7 +128,6 @@ def test_updates_keep_full_shelves_until_most_of_their_filters_are_stale(
     folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No file is lost while newer filters are on later shelves."""
-    monkeypatch.setattr("parsieve.index.bloom.compact.SHELF_BYTES", 1 << 10)
     monkeypatch.setattr("parsieve.index.local_executor.SHELF_BYTES", 1 << 10)
     monkeypatch.setattr("parsieve.index.bloom.update.MAX_SHELVES", 2)
     index = TableIndex(tmp_path / "index")
@@ -149,6 +148,17 @@ def test_updates_keep_full_shelves_until_most_of_their_filters_are_stale(
     assert reused == sorted(reused, reverse=True)
     assert reused[5] > 0, "the first shelves must be reused"
     assert reused[-1] < len(before), "shelves with mostly stale filters must be rewritten"
+
+
+def test_an_update_without_changes_merges_no_full_shelves(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("parsieve.index.bloom.update.MAX_SHELVES", 2)
+    monkeypatch.setattr("parsieve.index.local_executor.SHELF_BYTES", 1 << 10)
+    index = TableIndex(tmp_path / "index")
+    built = index.build_bloom(folder.lake, folder.lake.snapshot(), ["k"])
+    assert len(built.commit.blooms[("k",)].shelves) > 4
+    assert index.update(folder.lake, folder.lake.snapshot()).version == built.version
 
 
 def _locations(index: TableIndex, shelf: Shelf) -> list[tuple[str, str]]:

@@ -9,15 +9,20 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from obstore.store import MemoryStore
+from support.aging import wait_until_old
 from support.models.model_lake import ModelLake, place
 
+import parsieve as ps
 from parsieve import ConflictError
 from parsieve.index import TableIndex
 from parsieve.index.sieve import query
 from parsieve.io import document
 from parsieve.io.store.base import Data
 from parsieve.io.store.local import LocalStore
+from parsieve.io.store.objects import ObjectStore
 from parsieve.lake.base import ColumnPath, Slice
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -231,3 +236,42 @@ def test_a_notice_of_a_killed_collector_counts_until_it_is_old(tmp_path: Path) -
     (tmp_path / "garbage/0-2.garbage").unlink()
     index.update(lake, lake.snapshot(), progress=False)
     assert_complete_and_correct(index, lake)
+
+
+def test_a_version_whose_answer_was_lost_keeps_its_files_after_a_later_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client of the store sends the request again, and the store answers that the name is taken."""
+    folder = tmp_path / "t"
+    folder.mkdir()
+    for number in range(3):
+        pq.write_table(pa.table({"k": range(number, 300, 3)}), folder / f"{number}.parquet")
+    wait_until_old(folder)
+    location = (MemoryStore(), "index")
+    ps.open_table(folder, index_location=location).build_index("k", kind="both", progress=False)
+    pq.write_table(pa.table({"k": [1000]}), folder / "new.parquet")
+    wait_until_old(folder)
+    put_if_absent, put = ObjectStore.put_if_absent, ObjectStore.put
+    published: list[str] = []
+
+    def put_twice(self: ObjectStore, name: str, data: bytes) -> bool:
+        if not published:
+            published.append(name)
+            put_if_absent(self, name, data)
+        return put_if_absent(self, name, data)
+
+    def put_or_interrupt(self: ObjectStore, name: str, data: Data) -> None:
+        # The version of the Sieve index exists now, and the one of the Bloom index does not.
+        if published:
+            raise KeyboardInterrupt
+        put(self, name, data)
+
+    monkeypatch.setattr(ObjectStore, "put_if_absent", put_twice)
+    monkeypatch.setattr(ObjectStore, "put", put_or_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        ps.open_table(folder, index_location=location).update_index(progress=False)
+    monkeypatch.undo()
+    table = ps.open_table(folder, index_location=location)
+    assert table.verify_index() == []
+    table.update_index(progress=False)
+    assert [Path(path).stem for path in table.plan("k = 1000", row_groups=False, stale="error").files] == ["new"]

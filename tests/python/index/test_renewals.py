@@ -16,6 +16,7 @@ from support.places import index_of
 import parsieve as ps
 from parsieve.cli import main
 from parsieve.filters.target import RewriteTarget
+from parsieve.index.sieve import compact
 from parsieve.io.fd import TICKS_NS
 from parsieve.lake.base import Slice
 from parsieve.lake.folder.table import ParquetDir
@@ -194,3 +195,34 @@ def test_the_command_line_suggests_an_update_of_the_index(folder: Path, capsys: 
         assert printed.count("index update") == 1
     assert main(["add", path, "-c", "n", "--dry-run"]) == 0
     assert "index update" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["sieve", "both"])
+def test_a_compaction_does_not_cover_a_file_whose_filters_were_added_meanwhile(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The compaction cannot read the file, because its token changed. The update gives it a new token."""
+    table = ps.open_table(str(folder))
+    table.build_index("id", kind=kind, progress=False)
+    pq.write_table(pa.table({"id": [1000], "n": ["x"]}), folder / "day=0" / "new.parquet")
+    wait_until_old(folder)
+    table.update_index(progress=False)
+    assert ps.add_filters(files(folder)[3], columns="id").written
+    wait_until_old(folder)
+    commit = compact._commit
+
+    def update_and_commit(*arguments: Any, **options: Any) -> Any:
+        ps.open_table(str(folder)).update_index(progress=False)
+        return commit(*arguments, **options)
+
+    monkeypatch.setattr(compact, "_commit", update_and_commit)
+    ps.open_table(str(folder)).compact_index(progress=False)
+    monkeypatch.undo()
+    table = ps.open_table(str(folder))
+    assert not [problem for problem in table.verify_index() if problem.loses_rows]
+    assert_plans_are_correct(table)
+    for number in range(FILES):
+        assert table.plan(f"id = {number}").to_arrow()["id"].to_pylist() == [number]
+    table.update_index(progress=False)
+    assert len(table.plan("id = 17", row_groups=False, stale="error").files) == 1
+    assert table.verify_index() == []

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
+from support.aging import wait_until_old
 from support.programs import fresh_files
 
 import parsieve as ps
@@ -17,7 +19,7 @@ from parsieve.index import TableIndex
 from parsieve.index.build.settle import settle, unsettled
 from parsieve.lake import open_lake
 from parsieve.lake.storage.listing import COARSE_NS, TICK_NS
-from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS
+from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
 
 
 class Clock:
@@ -197,3 +199,36 @@ class _Remote(fs.FileSystemHandler):  # type: ignore[misc] # it has no types
 
     create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = move = copy_file = _refuse
     open_output_stream = open_append_stream = _refuse
+
+
+@pytest.mark.parametrize("kind", ["sieve", "bloom", "text"])
+@pytest.mark.parametrize("change", ["empty", "half", "removed", "replaced"])
+def test_a_file_that_changes_while_it_is_read_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, change: str
+) -> None:
+    for number in range(4):
+        pq.write_table(pa.table({"k": [f"x{number}", f"y{number}"]}), tmp_path / f"{number}.parquet")
+    wait_until_old(tmp_path)
+    open_file = Storage.open
+    changed = tmp_path / "2.parquet"
+    data = changed.read_bytes()
+
+    def change_and_open(self: Storage, path: str) -> Any:
+        if path == str(changed) and changed.exists() and changed.read_bytes() == data:
+            if change == "removed":
+                changed.unlink()
+            elif change == "replaced":
+                pq.write_table(pa.table({"k": ["q"]}), changed)
+            else:
+                changed.write_bytes(b"" if change == "empty" else data[: len(data) // 2])
+        return open_file(self, path)
+
+    table = ps.open_table(tmp_path)
+    monkeypatch.setattr(Storage, "open", change_and_open)
+    report = table.build_index("k", kind=kind, progress=False)
+    monkeypatch.undo()
+    [left_out] = report.left_out
+    assert left_out.reason.startswith(f"it was {'removed' if change == 'removed' else 'changed'} while it was read")
+    # A file without bytes has no rows.
+    is_listed = change in ("half", "replaced")
+    assert len(table.plan("k = 'x1'", row_groups=False).files) == 1 + is_listed

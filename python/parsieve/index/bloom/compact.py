@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from parsieve import _core
-from parsieve.index.bloom.shelf import SHELF_BYTES, Filled, unshelve
+from parsieve.index.bloom.shelf import Filled, unshelve
 from parsieve.index.log.parts import Shelf
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Location
 
 
-def full_shelves(store: Store, shelves: Sequence[Shelf], tokens: Mapping[Location, str]) -> int:
+def full_shelves(store: Store, shelves: Sequence[Shelf], tokens: Mapping[Location, str], size: int) -> int:
     """Return how many shelves at the start are full of live filters, so that merging them gains nothing.
 
+    Merged shelves have `size` bytes, and shelves with half of that are almost full.
     Only the shelves at the start can stay unmerged: if two shelves have a filter of the same location, the later one
     counts, so merged shelves must come last.
     """
@@ -21,7 +22,7 @@ def full_shelves(store: Store, shelves: Sequence[Shelf], tokens: Mapping[Locatio
     for number, (shelf, locations) in enumerate(zip(shelves, locations_of, strict=True)):
         superseded = set().union(*locations_of[number + 1 :])
         live = [location for location in locations - superseded if Location(*location) in tokens]
-        if shelf.rows.size < SHELF_BYTES // 2 or 2 * len(live) < len(locations):
+        if shelf.rows.size < size // 2 or 2 * len(live) < len(locations):
             return number
     return len(shelves)
 

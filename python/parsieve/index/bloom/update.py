@@ -89,7 +89,7 @@ class _Update:
         tokens = self.target.bindings(failed)
         shelves = (*state.shelves, *added[path])
         if len(shelves) > MAX_SHELVES:
-            full = full_shelves(store, shelves, tokens)
+            full = full_shelves(store, shelves, tokens, self.executor.shelf_size)
             if len(shelves) - full > MAX_SHELVES:
                 shelves = (*shelves[:full], *self.executor.merge_shelves(shelves[full:], tokens))
         return replace(

@@ -36,6 +36,10 @@ class Executor(Protocol[RowsT]):
     An executor is a context manager. At the end of the `with` block it removes the rows that it has read.
     """
 
+    @property
+    def shelf_size(self) -> int:
+        """The size of a full shelf in bytes."""
+
     def __enter__(self) -> Self: ...
 
     def __exit__(

@@ -26,7 +26,7 @@ TEXT_FORM = 1
 HISTORY = 100
 
 
-# What the filters of an index contain.
+# The contents of the filters of an index.
 TextContent = Literal["trigrams", "words"]
 TEXT_CONTENTS: tuple[TextContent, ...] = ("trigrams", "words")
 Content = Literal["values"] | TextContent

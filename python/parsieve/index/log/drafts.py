@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from parsieve._core import FormatError
+from parsieve.index.log.folders import contains
 from parsieve.index.log.garbage import referenced_files
 from parsieve.index.log.log import Log
 from parsieve.io.store.base import Data, Store, Stored
@@ -49,9 +50,10 @@ class Drafts(Store):
         self._store.put(name, data)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """Write a file unless its name is taken."""
+        """Write a file unless its name is taken. Return whether the file has these bytes."""
         self._is_uncertain = True
-        written = self._store.put_if_absent(name, data)
+        # A client sends a request again if the answer was lost. The store then answers that the name is taken.
+        written = self._store.put_if_absent(name, data) or contains(self._store, name, data)
         self._is_uncertain = False
         if written:
             self._names.clear()

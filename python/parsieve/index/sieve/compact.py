@@ -144,7 +144,8 @@ def _replaced(store: Store, current: ColumnState | None, column: Compacted) -> C
         return with_base(current, column.base)
     assert column.bound is not None
     bound = bindings.read(store, current.bindings)
-    lost = {location for location in column.lost if bound.row(location) == column.bound.row(location)}
+    # The new base lacks the keys of these ids. An update may have given one of them a new token meanwhile.
+    lost = {location for location in column.lost if bound.row(location)[1] == column.bound.row(location)[1]}
     return with_base(current, column.base, bindings.write(store, current.bindings, bound, bound.without(lost)))
 
 

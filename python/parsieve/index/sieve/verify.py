@@ -119,13 +119,9 @@ class _Lookup:
             self._nans |= {unit} if nans else set()
 
     def missing_key(self, pairs: _core.SievePairs) -> str | None:
-        """Look the collected keys up. Describe the first key that is not found."""
-        timeline = self._timeline
-        for block in pairs.sort():
-            key = timeline.missing(block, self._number)
-            if key is not None:
-                return f"its rows with key {key} are not found"
-        return None
+        """Look the collected keys up. Describe the problem if one is not found."""
+        is_missing = any(self._timeline.missing(block, self._number) is not None for block in pairs.sort())
+        return "some of its rows are not found by their keys" if is_missing else None
 
     def missing_side(self) -> str | None:
         """Look the rows without a key up. Describe the rows that are not found."""

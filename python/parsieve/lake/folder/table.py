@@ -29,6 +29,7 @@ from parsieve.lake.rows.columns import pruned
 from parsieve.lake.rows.file_rows import FileRows, foreign
 from parsieve.lake.storage.keys import TableKeys
 from parsieve.lake.storage.listing import NEVER, ListedFile, Listing
+from parsieve.lake.storage.pinned import FAILURES
 from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
 from parsieve.lake.storage.version import Version
 from parsieve.predicate.expressions.expression import computed
@@ -232,9 +233,24 @@ class ParquetDir(Adapter):
         """Return the rows of one file. Raises `ConflictError` if the file has changed since it was listed."""
         if self.keys is not None and self._exposed is not None:
             self._check_readable(file_slice, [path for path in columns if path not in self._exposed])
-        yield from super().read_keys(file_slice, columns)
-        if file_slice.token and self._storage.stat(file_slice.native.path) != file_slice.token:
-            raise ConflictError(f"{file_slice.path} was changed while it was read; try again")
+        try:
+            yield from super().read_keys(file_slice, columns)
+        except FAILURES as error:
+            # The file may be incomplete because another process writes to it.
+            self._check_unchanged(file_slice, error)
+            raise
+        self._check_unchanged(file_slice)
+
+    def _check_unchanged(self, file_slice: Slice, error: Exception | None = None) -> None:
+        """Raise `ConflictError` if the file has changed since it was listed."""
+        if not file_slice.token:
+            return
+        try:
+            token = self._storage.stat(file_slice.native.path)
+        except FileNotFoundError:
+            raise ConflictError(f"{file_slice.path} was removed while it was read; try again") from error
+        if token != file_slice.token:
+            raise ConflictError(f"{file_slice.path} was changed while it was read; try again") from error
 
     def _check_readable(self, file_slice: Slice, columns: Sequence[ColumnPath]) -> None:
         """Raise `UnsupportedError` if a file encrypts one of these columns."""

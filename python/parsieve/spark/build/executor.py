@@ -173,7 +173,7 @@ class SparkExecutor:
         files = dict.fromkeys(stored.name for part in filled for stored in part.filters if stored.name)
         try:
             shelves: dict[ColumnPath, Shelves] = dict.fromkeys(rates, ())
-            jobs = bloom.shelf_tasks(self.store, filled, list(rates), self._shelf_bytes)
+            jobs = bloom.shelf_tasks(self.store, filled, list(rates), self.shelf_size)
             label = f"arrange filters of {names}"
             stored_shelves = executors.run(self.spark, label, bloom.arrange_shelf, [task for _, task in jobs])
             for (path, _), shelf in zip(jobs, stored_shelves, strict=True):
@@ -200,10 +200,11 @@ class SparkExecutor:
 
     def merge_shelves(self, shelves: Sequence[Shelf], tokens: Mapping[Location, str]) -> Shelves:
         """Store the live filters of these locations on fewer shelves, in one task."""
-        task = bloom.MergeTask(self.store, shelves, tokens, self._shelf_bytes)
+        task = bloom.MergeTask(self.store, shelves, tokens, self.shelf_size)
         [merged] = executors.run(self.spark, "merge shelves of filters", bloom.merge_shelves, [task])
         return merged
 
     @property
-    def _shelf_bytes(self) -> int:
+    def shelf_size(self) -> int:
+        """Return the size of a full shelf."""
         return min(SHELF_BYTES, self.memory) if self.shelf_bytes is None else self.shelf_bytes
