@@ -207,7 +207,7 @@ def test_a_file_that_changes_while_it_is_read_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, change: str
 ) -> None:
     for number in range(4):
-        pq.write_table(pa.table({"k": [f"x{number}", f"y{number}"]}), tmp_path / f"{number}.parquet")
+        pq.write_table(pa.table({"k": [f"name-{number}", f"title-{number}"]}), tmp_path / f"{number}.parquet")
     wait_until_old(tmp_path)
     open_file = Storage.open
     changed = tmp_path / "2.parquet"
@@ -231,4 +231,4 @@ def test_a_file_that_changes_while_it_is_read_is_left_out(
     assert left_out.reason.startswith(f"it was {'removed' if change == 'removed' else 'changed'} while it was read")
     # A file without bytes has no rows.
     is_listed = change in ("half", "replaced")
-    assert len(table.plan("k = 'x1'", row_groups=False).files) == 1 + is_listed
+    assert len(table.plan("k = 'name-1'", row_groups=False).files) == 1 + is_listed
