@@ -14,10 +14,11 @@ from parsieve.observe.logs import PLAN
 from parsieve.plan.open_table import OpenTable
 from parsieve.plan.pickling import restore_table, table_state
 from parsieve.plan.plan import Plan
-from parsieve.predicate.bind import BoundPredicate, bind
+from parsieve.predicate.bind import BoundPredicate
 from parsieve.predicate.builder import explain_unknown
 from parsieve.predicate.expr import Computed, element_tests
 from parsieve.predicate.normalize import understood_part, without_expressions
+from parsieve.predicate.parse import parse
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class LiveTable:
 
     def plan(self, snapshot: Snapshot, predicate: Any) -> Plan:
         """Plan the parts of a predicate that parsieve understands. The engine must filter the rows again."""
-        bound = bind(predicate, snapshot.schema)
+        bound = BoundPredicate(parse(predicate, snapshot.schema, filtered_again=True))
         for part in bound.unknown:
             PLAN.debug("%s", explain_unknown(part))
         plan = self.opened.plan(BoundPredicate(understood_part(bound.expr)), snapshot)

@@ -174,19 +174,19 @@ class Builder:
         )
 
     def like(self, operand: Operand, pattern: Pattern, *, ignore_case: bool = False) -> Expr:
-        """Build `operand LIKE pattern`, or ILIKE. A binary column may only have prefixes."""
+        """Build `operand LIKE pattern`, or ILIKE."""
         column, texts = operand.column, [token for token in pattern if isinstance(token, str)]
+        _require_text(operand, texts)
         if not ignore_case or not texts:
             match pattern:
                 case ():
                     return self.compare(operand, "=", "")
                 case (str(text),):
                     return self.compare(operand, "=", text)
-                case (Wildcard.ANY,) if is_text(column.value_type) and operand.step is None:
+                case (Wildcard.ANY,):
                     return true_unless_null(column)
                 case (str(text), Wildcard.ANY):
                     return self.starts_with(operand, text)
-        _require_text(operand, texts)
         if not ignore_case:
             like = Like(column, pattern)
             # Minima and maxima answer for the beginning.
@@ -400,6 +400,9 @@ def python_value(value: Any) -> Value | None:
         # A numpy scalar or an array of dimension 0. Arrow knows the units of numpy's times.
         if has_multiple_steps(value):
             raise NotUnderstoodError(f"numpy times in steps of several units ({value.dtype}) are not supported")
+        if not hasattr(value[()], "dtype"):
+            # An array of Python objects.
+            return python_value(value[()])
         try:
             return scalar_value(to_arrow_scalar(value[()]))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
@@ -411,6 +414,8 @@ def python_value(value: Any) -> Value | None:
     if isinstance(value, int):
         return Fraction(value)
     if isinstance(value, Decimal):
+        if value.is_nan():
+            return math.nan
         return float(value) if not value.is_finite() else DecimalLiteral(Fraction(value))
     if has_nanoseconds(value):
         return scalar_value(pa.scalar(value, nanosecond_type(value)))
@@ -429,7 +434,10 @@ def _temporal(value: datetime | date | time) -> pa.Scalar:
     if isinstance(value, datetime):
         offset = value.utcoffset()
         if offset is not None:
-            return pa.scalar(value.replace(tzinfo=None) - offset, pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+            # Near the ends of Python's range, the moment in UTC is no `datetime`.
+            elapsed = value.replace(tzinfo=None) - datetime(1970, 1, 1)
+            microseconds = elapsed // timedelta(microseconds=1) - offset // timedelta(microseconds=1)
+            return pa.scalar(microseconds, pa.int64()).cast(pa.timestamp("us", "UTC"))
         return pa.scalar(value, pa.timestamp("us"))
     if isinstance(value, time):
         if value.tzinfo is not None:

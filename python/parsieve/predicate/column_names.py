@@ -31,6 +31,10 @@ class ColumnNames:
             parts: The parts of the name; a field of a struct has several.
             exact: Whether the case must match, for all parts or for each: a quoted name, for example, is exact.
         """
+        is_names = isinstance(parts, Sequence) and not isinstance(parts, str)
+        if not is_names or not parts or not all(isinstance(part, str) for part in parts):
+            given_name = parts[0] if is_names and len(parts) == 1 else parts
+            raise TypeError(f"a column must be a name, or a tuple of names, not {given_name!r}")
         is_exact = (exact,) * len(parts) if isinstance(exact, bool) else tuple(exact)
         # A dot may separate a struct from its field, or be part of a name. Engines know only the parts as they were
         # given: in SQL, a.b is a field, and "a.b" is a column. Without such a column, the other reading counts.

@@ -64,7 +64,11 @@ class _Texts(reprlib.Repr):
         is_time = isinstance(x, dt.date | dt.time) or (isinstance(x, pa.Scalar) and pa.types.is_temporal(x.type))
         is_numpy_time = getattr(x, "ndim", None) == 0 and getattr(getattr(x, "dtype", None), "kind", None) == "M"
         if is_time or is_numpy_time:
-            return shortened(str(x))
+            try:
+                return shortened(str(x))
+            except (OverflowError, ValueError):
+                # Python has no such time.
+                return shortened(repr(x.cast(pa.int64() if x.type.bit_width == 64 else pa.int32())))
         return super().repr1(x, level)
 
 

@@ -16,7 +16,14 @@ from parsieve.predicate.times.temporal import check_zone
 Params = Sequence[Any] | Mapping[str, Any]
 
 
-def parse(where: Any, schema: pa.Schema, timezone: str | None = None, params: Params | None = None) -> Expr:
+def parse(
+    where: Any,
+    schema: pa.Schema,
+    timezone: str | None = None,
+    params: Params | None = None,
+    *,
+    filtered_again: bool = False,
+) -> Expr:
     """Parse SQL text, a pyarrow Expression, tuples in DNF, a Polars expression, or None for every row.
 
     A predicate that is already in typed form is about the columns that have its names in `schema`.
@@ -26,6 +33,7 @@ def parse(where: Any, schema: pa.Schema, timezone: str | None = None, params: Pa
         schema: The columns and types of the table.
         timezone: The time zone of literals without one, for columns that have one.
         params: The values of `?` or `:name` in SQL text.
+        filtered_again: Whether the engine filters the rows of the plan with the same predicate.
 
     >>> import pyarrow as pa, pyarrow.compute as pc
     >>> from parsieve.predicate import parse
@@ -39,7 +47,7 @@ def parse(where: Any, schema: pa.Schema, timezone: str | None = None, params: Pa
     if params is not None and not isinstance(where, str):
         raise TypeError("params= needs a SQL condition with ? or :name")
     try:
-        form = _parse(where, schema, timezone, params)
+        form = _parse(where, schema, timezone, params, filtered_again)
     except RecursionError:
         raise _TOO_DEEP from None
     if _is_deep(form):
@@ -65,7 +73,7 @@ def _is_deep(form: Expr) -> bool:
     return False
 
 
-def _parse(where: Any, schema: pa.Schema, timezone: str | None, params: Params | None) -> Expr:
+def _parse(where: Any, schema: pa.Schema, timezone: str | None, params: Params | None, filtered_again: bool) -> Expr:
     if where is None:
         return Always(True)
     if isinstance(where, Expr):
@@ -77,7 +85,7 @@ def _parse(where: Any, schema: pa.Schema, timezone: str | None, params: Params |
     if isinstance(where, pc.Expression):
         from parsieve.predicate.read.arrow import parse_expression
 
-        return parse_expression(where, schema, timezone)
+        return parse_expression(where, schema, timezone, filtered_again=filtered_again)
     if type(where).__module__.partition(".")[0] == "polars" and hasattr(where, "meta"):
         from parsieve.predicate.read.frames import parse_frame_expression
 

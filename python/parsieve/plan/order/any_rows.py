@@ -38,6 +38,9 @@ class AnyRows:
 
     def read(self, names: Sequence[str] | None, threads: int | None = None) -> pa.Table:
         """Return the rows with some columns."""
+        if names is not None and not names:
+            # Tables without columns lose their number of rows when they are concatenated.
+            return self.read(self._record.snapshot.schema.names[:1], threads).select([])
         none = MatchingRows.of(self._record, []).reader(names).read_all()
         return pa.concat_tables([none, *self.tables(names, threads)])
 

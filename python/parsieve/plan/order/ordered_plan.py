@@ -175,12 +175,18 @@ class OrderedPlan(Plan):
         """Read the first rows, and return them as a LazyFrame."""
         import polars as pl
 
+        from parsieve.plan.results.engines import check_polars_types
+
+        check_polars_types(self.record.snapshot.schema)
         return pl.DataFrame(self.to_arrow()).lazy()
 
     def to_duckdb(self, con: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """Read the first rows, and return them as a relation of a DuckDB connection (None: the default one)."""
         import duckdb
 
+        from parsieve.plan.results.engines import check_duckdb_types
+
+        check_duckdb_types(self.record.snapshot.schema)
         connection = duckdb if con is None else con
         relation: duckdb.DuckDBPyRelation = connection.from_arrow(self.to_arrow())
         return relation

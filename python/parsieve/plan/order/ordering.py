@@ -24,10 +24,15 @@ class Ordering:
     nulls: Nulls
 
     def __post_init__(self) -> None:
+        kind = self.column.value_type
         try:
-            self.sort(pa.nulls(1, self.column.value_type))
+            # pyarrow sorts structs, but cannot compare them.
+            has_order = not pa.types.is_nested(kind)
+            self.sort(pa.nulls(1, kind))
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-            raise UnsupportedError(f"cannot sort by {self.column}: its type {self.column.type} has no order") from None
+            has_order = False
+        if not has_order:
+            raise UnsupportedError(f"cannot sort by {self.column}: its type {self.column.type} has no order")
 
     def __str__(self) -> str:
         return f"{self.column} {'descending' if self.descending else 'ascending'}, nulls {self.nulls}"

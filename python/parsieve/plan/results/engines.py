@@ -167,14 +167,12 @@ class Rows(Matches):
         """Return the rows as a LazyFrame."""
         import polars as pl
 
-        from parsieve.plan.results.polars_source import check_time_zones, frame_of, frame_of_dataset
+        from parsieve.plan.results.polars_source import frame_of, frame_of_dataset
 
         schema = self._snapshot.schema
         # Refuse names that several columns have.
         self._columns(None)
-        if _has(schema, pa.types.is_decimal256):
-            raise UnsupportedError("Polars has no decimals of more than 38 digits; use to_arrow")
-        check_time_zones(schema)
+        check_polars_types(schema)
         if self.are_few and "" not in schema.names and self.reads_pages(schema.names):
             return frame_of_dataset(PageRows(self))
         by_name = not self._tests_elements and not any(map(_is_no_name, schema.names))
@@ -197,8 +195,7 @@ class Rows(Matches):
         schema = self._snapshot.schema
         # Refuse names that several columns have.
         self._columns(None)
-        if _has(schema, _never_in_duckdb):
-            raise UnsupportedError("DuckDB has no half floats and no decimals of more than 38 digits; use to_arrow")
+        check_duckdb_types(schema)
         if con is None:
             con = duckdb.default_connection()
         rows = self._few_rows()
@@ -318,6 +315,21 @@ _PATTERNS = set("[*?\\")
 # DuckDB parses a condition several times, which takes seconds for a list of 100,000 values. pyarrow evaluates longer
 # conditions than this.
 _LONGEST_TEXT = 32_768
+
+
+def check_polars_types(schema: pa.Schema) -> None:
+    """Raise `UnsupportedError` if Polars lacks a type of a schema."""
+    from parsieve.plan.results.polars_source import check_time_zones
+
+    if _has(schema, pa.types.is_decimal256):
+        raise UnsupportedError("Polars has no decimals of more than 38 digits; use to_arrow")
+    check_time_zones(schema)
+
+
+def check_duckdb_types(schema: pa.Schema) -> None:
+    """Raise `UnsupportedError` if DuckDB lacks a type of a schema."""
+    if _has(schema, _never_in_duckdb):
+        raise UnsupportedError("DuckDB has no half floats and no decimals of more than 38 digits; use to_arrow")
 
 
 def _is_no_name(name: str) -> bool:

@@ -93,14 +93,22 @@ _Node: TypeAlias = _Field | _Call | Any
 
 
 def parse_expression(
-    expression: pc.Expression, schema: pa.Schema, zone: str | None, *, nan_is_greatest: bool = False
+    expression: pc.Expression,
+    schema: pa.Schema,
+    zone: str | None,
+    *,
+    nan_is_greatest: bool = False,
+    filtered_again: bool = False,
 ) -> Expr:
-    """Parse a pyarrow Expression. NaN has no order, as in pyarrow, unless `nan_is_greatest`."""
+    """Parse a pyarrow Expression. NaN has no order, as in pyarrow, unless `nan_is_greatest`.
+
+    Set `filtered_again` if pyarrow filters the rows of the plan with the same expression.
+    """
     try:
         tree = _tree(expression)
     except (pa.ArrowNotImplementedError, NotUnderstoodError) as error:
         return make_unknown(_printed(expression), str(error))
-    reader = _Reader(ColumnNames(schema), Builder(zone), nan_is_greatest)
+    reader = _Reader(ColumnNames(schema), Builder(zone), nan_is_greatest, filtered_again)
     for field in _fields(tree):
         reader.operand(field)
     return reader.truth(tree)
@@ -188,11 +196,32 @@ def _fields(node: _Node) -> Iterator[_Field]:
             yield part
 
 
+def _converts_exactly(values: pa.Array, kind: pa.DataType) -> bool:
+    """Return whether pyarrow's conversion of a list of values to the type of a column changes no value.
+
+    If pyarrow cannot convert them, the condition fails in pyarrow.
+    """
+    if values.type == kind or pa.types.is_null(values.type):
+        return True
+    try:
+        converted = values.cast(kind, safe=False)
+        back = converted.cast(values.type, safe=False)
+    except pa.ArrowException:
+        return True
+    try:
+        # NaN is not equal to itself.
+        is_same = pc.or_(pc.equal(values, back), pc.invert(pc.equal(values, values)))
+    except pa.ArrowNotImplementedError:
+        return bool(values.equals(back))
+    return bool(pc.all(pc.fill_null(is_same, True)).as_py())
+
+
 class _Reader:
-    def __init__(self, names: ColumnNames, build: Builder, nan_is_greatest: bool) -> None:
+    def __init__(self, names: ColumnNames, build: Builder, nan_is_greatest: bool, filtered_again: bool) -> None:
         self._names = names
         self._build = build
         self._nan_is_greatest = nan_is_greatest
+        self._filtered_again = filtered_again
         self._expressions = Expressions()
         # The last meaning of `map_lookup` for each column of values.
         self._subscripts: dict[tuple[str, ...], Subscript] = {}
@@ -278,7 +307,8 @@ class _Reader:
         pattern, ignores_case = scalar_value(options["pattern_scalar"]), bool(options.get("ignore_case"))
         if is_bytes(operand.column.value_type):
             # Binary columns have prefixes only.
-            prefix, *others = read_like(str(pattern), "\\") if name == "match_like" and not ignores_case else (None,)
+            is_like = name == "match_like" and not ignores_case
+            prefix, *others = (read_like(str(pattern), "\\") or ("",)) if is_like else (None,)
             if isinstance(prefix, str) and not others:
                 return build.compare(operand, "=", prefix.encode())
             if isinstance(prefix, str) and others == [Wildcard.ANY]:
@@ -302,8 +332,17 @@ class _Reader:
         return like(build, operand, parsed, source=source, ignore_case=ignores_case)
 
     def _is_in(self, operand: Operand, options: dict[str, Any]) -> Expr:
-        values = [scalar_value(value) for value in options["value_set_scalar"].values]
+        value_set = options["value_set_scalar"].values
+        kind = operand.column.value_type
+        if operand.step is None and not _converts_exactly(value_set, kind):
+            raise NotUnderstoodError(f"pyarrow converts some of the values to {kind}, which changes them")
+        values = [scalar_value(value) for value in value_set]
         is_member = self._build.contains(operand, [value for value in values if value is not None])
+        if self._filtered_again and any(isinstance(value, float) and not value for value in values):
+            # pyarrow's `is_in` distinguishes the two zeros, so its negation may be true for one of them.
+            is_member = all_of(is_member, make_unknown(str(is_member), "pyarrow distinguishes the two zeros"))
+        if self._filtered_again and any(isinstance(value, float) and math.isnan(value) for value in values):
+            is_member = all_of(is_member, make_unknown(str(is_member), "pyarrow distinguishes some NaN"))
         null = IsNull(operand.column)
         # The options 0 to 3 are MATCH, SKIP, EMIT_NULL and INCONCLUSIVE. With MATCH and SKIP the result is never null.
         match options.get("null_matching_behavior"):

@@ -232,6 +232,8 @@ def _plain(values: pa.Array) -> pa.Array:
 def _cast_keys(column: Column, values: pa.Array) -> pa.Array | None:
     """Return the keys in the column's type if Arrow can cast all of them without changing one, or None."""
     type = column.value_type
+    if pa.types.is_nested(type):
+        raise TypeError(f"{column} is of type {column.type}; only columns of single values can be compared with keys")
     if values.type == type:
         return values
     if pa.types.is_null(values.type) or (is_text(values.type) and is_text(type)):

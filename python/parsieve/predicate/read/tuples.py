@@ -1,7 +1,8 @@
 """Parse lists of `(column, op, value)` tuples in disjunctive normal form, as in pyarrow and pandas.
 
 The meaning is that of pyarrow. A list is a conjunction, and a list of lists is a disjunction of conjunctions. `in` and
-`not in` are never null, and NaN equals nothing. `contains`, `contains any` and `contains all` test lists.
+`not in` are never null. NaN equals nothing, except in a list of values for `in`. `contains`, `contains any` and
+`contains all` test lists.
 """
 
 from __future__ import annotations
