@@ -1,10 +1,12 @@
 """Translate the filter of a plan request, an expression as JSON. Clients filter again, so a wider condition is exact.
 
-Iceberg's negations are true for null in some clients and null in others, so negated conditions also keep nulls.
+Iceberg's negations are true for null in some clients and null in others, so negated conditions also keep nulls. In
+pyiceberg, NaN is not `>= v`, so `not >= v` is true for NaN. So negated comparisons also keep NaN.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -77,8 +79,12 @@ class FilterReader:
             condition = self._condition(kind, node, column, type)
         except NotUnderstoodError as error:
             return Unknown(shortened(repr(node)), str(error))
-        keeps_nulls = (negated or kind.startswith("not-")) and kind not in ("is-null", "not-null")
-        return any_of(condition, IsNull(column)) if keeps_nulls else condition
+        if kind in ("is-null", "not-null") or not (negated or kind.startswith("not-")):
+            return condition
+        if kind in ("lt", "lt-eq") and pa.types.is_floating(column.value_type):
+            # In predicates, NaN is greater than all numbers.
+            condition = any_of(condition, self._build.compare(Operand(column), "=", math.nan))
+        return any_of(condition, IsNull(column))
 
     def column(self, name: str) -> tuple[Column, Any]:
         """Return a column of the table and its Iceberg type. An unknown name is the client's error."""
