@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from parsieve.lake.rows.fields import refuse_nul
 from parsieve.lake.rows.file_rows import foreign
 from parsieve.observe.notebook import html_of
 from parsieve.plan.pickling import record_state, restore_record
@@ -168,6 +169,7 @@ class Plan:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the matching rows as an Arrow C stream, cast to `requested_schema` if it is given."""
+        refuse_nul(self.schema)
         with foreign(self.record.lake.uri):
             reader = MatchingRows.of(self.record).reader(None)
         # Outside of `foreign`: an error of the consumer's schema is not an error of the table.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from parsieve._core import RowFile
+from parsieve._core import RowFile, UnsupportedError
 from parsieve.lake.base import Lake
 
 # The memory for the metadata of one table's files.
@@ -32,8 +32,13 @@ class KnownFile(NamedTuple):
 
     @classmethod
     def of(cls, rows: RowFile) -> KnownFile:
-        """Return the metadata with its columns."""
-        return cls(rows, tuple(rows.schema))
+        """Return the metadata with its columns. Raise `UnsupportedError` if pyarrow cannot represent them."""
+        try:
+            fields = tuple(rows.schema)
+        except Exception as error:
+            # The Arrow C data interface has no type for its errors. It refuses names that contain a NUL.
+            raise UnsupportedError(f"the schema of the file cannot be read: {error}") from error
+        return cls(rows, fields)
 
 
 class FooterCache:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 
-from parsieve._core import ParsieveError, RowFile
+from parsieve._core import ParsieveError, RowFile, UnsupportedError
 from parsieve.index.pages.reader import MapReader
 from parsieve.io.parallel import Workers, thread_count
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
@@ -132,4 +133,6 @@ class TableReader:
             return
         for key, mapped in zip(missing, maps, strict=True):
             if mapped is not None and mapped.size == key.size:
-                self._cache.put(key, KnownFile.of(RowFile.from_map(mapped.pages)))
+                # A file whose schema cannot be read is refused later.
+                with suppress(UnsupportedError):
+                    self._cache.put(key, KnownFile.of(RowFile.from_map(mapped.pages)))

@@ -13,6 +13,7 @@ from parsieve.integrations.live_table import LiveTable
 from parsieve.integrations.polars.predicates import without_dynamic_parts
 from parsieve.lake.base import Snapshot
 from parsieve.lake.rows.columns import no_rows
+from parsieve.lake.rows.fields import refuse_nul
 from parsieve.plan.order.any_rows import AnyRows
 from parsieve.plan.results.polars_source import check_time_zones, frame_of_source
 from parsieve.predicate.column_names import column_name
@@ -33,6 +34,7 @@ def _polars_schema(schema: pa.Schema) -> pl.Schema:
             raise UnsupportedError(
                 f"Polars has no decimals of more than 38 digits, the type of column {field.name}; use plan and to_arrow"
             )
+    refuse_nul(schema)
     check_time_zones(schema)
     return pl.DataFrame(pl.from_arrow(no_rows(schema))).schema
 

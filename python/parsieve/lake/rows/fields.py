@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.types as pt
 
+from parsieve._core import UnsupportedError
 from parsieve.predicate.elements import FIELD_ID, element_field
 from parsieve.predicate.expressions.expression import computed
 
@@ -41,3 +42,16 @@ def fields_at(schema: pa.Schema, path: Sequence[str]) -> list[pa.Field]:
         fields.append(level.field(numbers[0]))
         level = fields[-1].type
     return fields
+
+
+def refuse_nul(schema: pa.Schema) -> None:
+    """Raise `UnsupportedError` if a name contains a NUL. Arrow's C interface to engines would end the name there."""
+    pending = list(schema)
+    while pending:
+        field = pending.pop()
+        if "\0" in field.name:
+            raise UnsupportedError(
+                f"the name of column {field.name!r} contains a NUL, which engines do not support; rename the column, "
+                "or use plan and to_arrow"
+            )
+        pending.extend(field.type.field(number) for number in range(field.type.num_fields))

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError
+from parsieve.lake.rows.fields import refuse_nul
 from parsieve.lake.rows.file_rows import foreign
 from parsieve.plan.make import PlanOptions
 from parsieve.plan.order.any_rows import AnyRows
@@ -160,16 +161,20 @@ class OrderedPlan(Plan):
         """Iterate over the first rows as record batches, once all of them are read."""
         yield from self.to_arrow(columns, threads=threads).to_batches()
 
+    def _for_engines(self) -> pa.Table:
+        refuse_nul(self.schema)
+        return self.to_arrow()
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the first rows as an Arrow C stream, cast to `requested_schema` if it is given."""
-        stream: object = self.to_arrow().__arrow_c_stream__(requested_schema)
+        stream: object = self._for_engines().__arrow_c_stream__(requested_schema)
         return stream
 
     def to_dataset(self) -> pads.Dataset:
         """Read the first rows, and return them as a pyarrow dataset in memory."""
         import pyarrow.dataset as pads
 
-        return pads.dataset(self.to_arrow())
+        return pads.dataset(self._for_engines())
 
     def to_polars(self) -> pl.LazyFrame:
         """Read the first rows, and return them as a LazyFrame."""
@@ -178,7 +183,7 @@ class OrderedPlan(Plan):
         from parsieve.plan.results.engines import check_polars_types
 
         check_polars_types(self.record.snapshot.schema)
-        return pl.DataFrame(self.to_arrow()).lazy()
+        return pl.DataFrame(self._for_engines()).lazy()
 
     def to_duckdb(self, con: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """Read the first rows, and return them as a relation of a DuckDB connection (None: the default one)."""
@@ -188,7 +193,7 @@ class OrderedPlan(Plan):
 
         check_duckdb_types(self.record.snapshot.schema)
         connection = duckdb if con is None else con
-        relation: duckdb.DuckDBPyRelation = connection.from_arrow(self.to_arrow())
+        relation: duckdb.DuckDBPyRelation = connection.from_arrow(self._for_engines())
         return relation
 
     def to_spark(self, spark: SparkSession, name: str | None = None) -> DataFrame:

@@ -18,6 +18,7 @@ from parsieve.lake.rows.arrow_scan import has_misleading_statistics, without_dic
 from parsieve.lake.rows.checked_files import CheckedFiles, Request, files_of
 from parsieve.lake.rows.columns import no_rows
 from parsieve.lake.rows.dataset import PlannedDataset
+from parsieve.lake.rows.fields import refuse_nul
 from parsieve.lake.rows.streams import matching
 from parsieve.plan.evidence.questions import HasNan, ask, leaves
 from parsieve.plan.results.matches import Matches
@@ -99,6 +100,7 @@ class Rows(Matches):
 
     def certain_dataset(self) -> pads.Dataset:
         """Return the rows as a dataset, or raise `UnsupportedError` with the reason why there is none."""
+        refuse_nul(self.schema)
         dataset = self.dataset()
         if dataset is not None:
             return dataset
@@ -172,6 +174,7 @@ class Rows(Matches):
         schema = self._snapshot.schema
         # Refuse names that several columns have.
         self._columns(None)
+        refuse_nul(schema)
         check_polars_types(schema)
         if self.are_few and "" not in schema.names and self.reads_pages(schema.names):
             return frame_of_dataset(PageRows(self))
@@ -195,6 +198,7 @@ class Rows(Matches):
         schema = self._snapshot.schema
         # Refuse names that several columns have.
         self._columns(None)
+        refuse_nul(schema)
         check_duckdb_types(schema)
         if con is None:
             con = duckdb.default_connection()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from obstore.store import MemoryStore
 from support.aging import wait_until_old
 from support.formats import FORMATS
 
@@ -62,6 +64,42 @@ def test_a_column_may_have_an_empty_name(tmp_path: Path, form: str) -> None:
     assert table.build_index("", progress=False).columns == {"": "sieve"}
     assert rows_of_all_engines(table.plan('"" = 1')) == [[1]] * 3
     assert rows_of_all_engines(table.plan('"" >= 1')) == [[1, 2]] * 3
+
+
+@pytest.mark.parametrize("name", ["a\0b", "nested"])
+def test_rows_next_to_a_name_with_a_nul(tmp_path: Path, name: str) -> None:
+    """Arrow's C interface, through which the core and engines read schemas, ends a name at a NUL."""
+    for part in range(3):
+        rows = [part * 2, part * 2 + 1]
+        odd = rows if name == "a\0b" else [[{"x\0y": row}] for row in rows]
+        pq.write_table(pa.table({"row": rows, name: odd, "a": rows}), tmp_path / f"{part}.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(tmp_path)
+    for where in (None, "row >= 0", "row > 1 AND a < 3"):
+        plan, expected = table.plan(where), [2] if where and "a" in where else [0, 1, 2, 3, 4, 5]
+        assert plan.to_arrow()["row"].to_pylist() == expected
+        assert plan.to_arrow().schema.names == ["row", name, "a"]
+        assert [row for batch in plan.to_batches(["row"]) for row in batch["row"].to_pylist()] == expected
+        assert plan.count_rows() == len(expected)
+    assert table.lookup("row", [3, 1]).table["row"].to_pylist() == [3, 1]
+    ordered = table.plan("row > 1", order_by="row", limit=2)
+    assert ordered.to_arrow()["row"].to_pylist() == [2, 3]
+    for plan in (table.plan(), table.plan("row = 1"), ordered):
+        for read in (plan.to_polars, plan.to_duckdb, plan.to_dataset, lambda plan=plan: pa.table(plan)):
+            with pytest.raises(ps.UnsupportedError, match=r"'a\\x00b' .*NUL|'x\\x00y' .*NUL"):
+                read()
+    for scan in (ps.scan_polars, lambda table: table.dataset()):
+        with pytest.raises(ps.UnsupportedError, match="NUL"):
+            scan(table)
+
+
+def test_a_map_of_pages_with_a_nul_in_a_name(tmp_path: Path) -> None:
+    store, buffer = MemoryStore(), io.BytesIO()
+    pq.write_table(pa.table({"row": [1, 2], "a\0b": [3, 4]}), buffer, write_page_index=True)
+    store.put("lake/0.parquet", buffer.getvalue())
+    table = ps.open_table((store, "lake"), index_location=tmp_path / "index")
+    table.build_index("row", kind="sieve", pages=True, progress=False)
+    assert table.plan("row = 2").to_arrow()["a\0b"].to_pylist() == [4]
 
 
 def test_a_file_name_that_is_not_unicode_is_rejected(tmp_path: Path) -> None:
