@@ -15,7 +15,7 @@ from parsieve.lake.base import Snapshot
 from parsieve.lake.rows.columns import no_rows
 from parsieve.lake.rows.fields import refuse_nul
 from parsieve.plan.order.any_rows import AnyRows
-from parsieve.plan.results.polars_source import check_time_zones, frame_of_source
+from parsieve.plan.results.polars_source import check_time_zones, columns_of, frame_of_source
 from parsieve.predicate.column_names import column_name
 
 
@@ -30,6 +30,8 @@ def _polars_schema(schema: pa.Schema) -> pl.Schema:
     for field in schema:
         # Refuse a name that several columns have.
         column_name(schema, field.name)
+        if not field.name:
+            raise UnsupportedError("Polars renames a column without a name; rename it, or use plan and to_arrow")
         if pa.types.is_decimal256(field.type):
             raise UnsupportedError(
                 f"Polars has no decimals of more than 38 digits, the type of column {field.name}; use plan and to_arrow"
@@ -59,7 +61,7 @@ class _Source:
         for rows in self._rows(snapshot, needed, predicate, n_rows):
             frame = pl.DataFrame(pl.from_arrow(rows))
             # A plan skips what cannot match. Polars decides what does match.
-            yield (frame if predicate is None else frame.filter(predicate)).select(columns)
+            yield columns_of(frame if predicate is None else frame.filter(predicate), columns)
 
     def _rows(
         self, snapshot: Snapshot, names: list[str], predicate: pl.Expr | None, n_rows: int | None

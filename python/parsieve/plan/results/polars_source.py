@@ -57,6 +57,12 @@ def frame_of_source(source: Callable[..., Iterator[pl.DataFrame]], schema: pl.Sc
     return register_io_source(source, schema=schema, is_pure=is_pure, **options)
 
 
+def columns_of(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+    """Return some columns by their names. `select` would take `*` and names such as `^a$` for patterns."""
+    # Without names, an index would return all columns.
+    return frame[names] if names else frame.select()
+
+
 def frame_of(files: CheckedFiles, expr: Expr | None) -> pl.LazyFrame | None:
     """Return the matching rows as a LazyFrame, or None if Polars reads the files as other types than the table's."""
     # Polars must map the files to the same types as the table.
@@ -117,7 +123,7 @@ class _DatasetSource:
         for batch in self.dataset.to_batches(columns=needed):
             frame = pl.DataFrame(pl.from_arrow(batch if missing is None else batch.slice(0, missing)))
             missing = None if missing is None else missing - frame.height
-            yield (frame if predicate is None else frame.filter(predicate)).select(columns)
+            yield columns_of(frame if predicate is None else frame.filter(predicate), columns)
             if missing is not None and missing <= 0:
                 return
 

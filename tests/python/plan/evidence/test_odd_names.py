@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 
 import duckdb
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -57,6 +58,32 @@ def test_column_names_are_not_interpreted_as_patterns(tmp_path: Path, column: st
     assert len(table.plan([(column, "=", 12)]).files) == 1
 
 
+@pytest.mark.parametrize("column", ["*", "^row$", "^.*$", "^none$"])
+@pytest.mark.parametrize("others", [{}, {"f": [0.5]}])
+def test_polars_selects_names_that_look_like_patterns(
+    tmp_path: Path, column: str, others: dict[str, list[float]]
+) -> None:
+    for part in range(4):
+        pq.write_table(pa.table({"row": [part], column: [part + 10], **others}), tmp_path / f"{part}.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(tmp_path)
+    rows = [(part, part + 10, *(others.get("f", ()))) for part in range(4)]
+    odd = pl.nth(1)
+    for where, expected in ((None, rows), ("row > 1", rows[2:]), ([(column, ">", 10)], rows[1:])):
+        frames = [table.plan(where).to_polars()]
+        if not isinstance(where, list):
+            frames.append(ps.scan_polars(table).filter(pl.sql_expr(where or "true")))
+        for frame in frames:
+            assert frame.collect().rows() == expected
+            assert frame.select(odd).collect().rows() == [row[1:2] for row in expected]
+            assert frame.select("row").collect().rows() == [row[:1] for row in expected]
+            assert frame.filter(odd > 12).collect().rows() == rows[3:]
+            assert frame.filter(odd > 12).select("row").collect().rows() == [(3,)]
+            assert frame.head(2).collect().rows() == expected[:2]
+            assert frame.head(2).filter(odd == expected[1][1]).collect().rows() == expected[1:2]
+            assert frame.select(pl.len()).collect().item() == len(expected)
+
+
 @pytest.mark.parametrize("form", ["folder", "delta"])
 def test_a_column_may_have_an_empty_name(tmp_path: Path, form: str) -> None:
     files = [pa.table({"row": [part], "": [part]}) for part in range(3)]
@@ -64,6 +91,8 @@ def test_a_column_may_have_an_empty_name(tmp_path: Path, form: str) -> None:
     assert table.build_index("", progress=False).columns == {"": "sieve"}
     assert rows_of_all_engines(table.plan('"" = 1')) == [[1]] * 3
     assert rows_of_all_engines(table.plan('"" >= 1')) == [[1, 2]] * 3
+    with pytest.raises(ps.UnsupportedError, match="column without a name"):
+        ps.scan_polars(table)
 
 
 @pytest.mark.parametrize("name", ["a\0b", "nested"])
