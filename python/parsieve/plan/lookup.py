@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from parsieve.observe.notebook import html_of
 from parsieve.predicate.bind import BoundPredicate
 from parsieve.predicate.builder import column_in, distinct
-from parsieve.predicate.column_names import ColumnNames, column_name
+from parsieve.predicate.column_names import ColumnNames, column_names
 from parsieve.predicate.expr import Column, Computed, Expr
 from parsieve.predicate.expressions.expression import Expression
 from parsieve.predicate.read.keys import find_compared, findable, one_of_parts, typed_keys, typed_parts
@@ -82,9 +82,8 @@ def look_up(
     check_zone(timezone)
     snapshot = table.snapshot(as_of)
     wanted = _Wanted.of(find_compared(ColumnNames(snapshot.schema), name), keys, timezone)
+    output = column_names(snapshot.schema, columns)
     plan = table.plan(BoundPredicate(wanted.condition), snapshot)
-    names = [columns] if isinstance(columns, str) else snapshot.schema.names if columns is None else columns
-    output = [column_name(snapshot.schema, name) for name in names]
     # Without a column, a table has no rows, so the keys stay until the rows are in order.
     needed = list(dict.fromkeys([*output, *(column.path[0] for column in wanted.columns)]))
     rows = plan.to_arrow(needed, threads=threads)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -11,6 +13,7 @@ from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError, no_column
 from parsieve.predicate.elements import FIELD_ID
 from parsieve.predicate.expr import Column
+from parsieve.predicate.messages import shortened
 
 # The names of a column and of the structs that contain it, from the outermost one.
 ColumnPath = tuple[str, ...]
@@ -122,6 +125,24 @@ def column_name(schema: pa.Schema, name: str) -> str:
     if candidates:
         raise ColumnNotFoundError(f"the name {name!r} matches several columns: {', '.join(candidates)}")
     raise no_column(name, schema.names)
+
+
+def column_names(schema: pa.Schema, columns: Any) -> list[str]:
+    """Return the names of the top-level columns in the argument `columns`, or of all columns.
+
+    >>> import pyarrow as pa
+    >>> from parsieve.predicate.column_names import column_names
+    >>> column_names(pa.schema({"id": pa.int64(), "name": pa.string()}), ["ID"])
+    ['id']
+    """
+    if columns is not None and (isinstance(columns, bytes) or not isinstance(columns, Iterable)):
+        raise TypeError(f"columns must be a list of names, not {shortened(repr(columns))}")
+    names = [columns] if isinstance(columns, str) else list(schema.names if columns is None else columns)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"columns must be a list of names, and {shortened(repr(name))} is not a string")
+    found = Counter(schema.names)
+    return [name if found[name] == 1 else column_name(schema, name) for name in names]
 
 
 def field_id(field: pa.Field) -> int | None:

@@ -83,6 +83,24 @@ def test_keys_must_be_a_dict_of_columns(folder: Path) -> None:
     assert table.plan("id < 5", keys={}).to_arrow().num_rows == 5
 
 
+def test_columns_must_be_a_list_of_names(folder: Path) -> None:
+    table = ps.open_table(folder)
+    columns: Any
+    for columns, message in (
+        ([1], "and 1 is not"),
+        (["id", None], "and None is not"),
+        ([["id"]], r"and \['id'\] is"),
+        (1, "not 1"),
+    ):
+        for plan in (table.plan(), table.plan("id = 7"), table.plan("id = 7", order_by="id", limit=1)):
+            with pytest.raises(TypeError, match=f"columns must be a list of names, {message}"):
+                plan.to_arrow(columns)
+        with pytest.raises(TypeError, match=f"columns must be a list of names, {message}"):
+            table.lookup("id", [7], columns=columns)
+    for columns in ("id", ("id",), {"id"}, pl.Series(["id"])):
+        assert table.plan("id = 7").to_arrow(columns).to_pydict() == {"id": [7]}
+
+
 @pytest.mark.filterwarnings("ignore::parsieve.ParsieveWarning")
 def test_the_repr_of_a_plan_mentions_ignored_predicates(folder: Path) -> None:
     table = ps.open_table(folder)

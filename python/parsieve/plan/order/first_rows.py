@@ -12,7 +12,7 @@ from parsieve.plan.order.any_rows import MOST_FILES, few_files, files_for
 from parsieve.plan.order.ordering import Ordering
 from parsieve.plan.plan import MatchingRows
 from parsieve.plan.record import PlanRecord
-from parsieve.predicate.column_names import column_name
+from parsieve.predicate.column_names import column_names
 from parsieve.predicate.expr import Expr
 from parsieve.wording import count
 
@@ -42,9 +42,7 @@ class FirstRows:
 
     def read(self, names: Sequence[str] | None, threads: int | None) -> pa.Table:
         """Return the rows, with some columns."""
-        schema = self._record.snapshot.schema
-        listed = [names] if isinstance(names, str) else list(schema.names if names is None else names)
-        output = [column_name(schema, name) for name in listed]
+        output = column_names(self._record.snapshot.schema, names)
         needed = list(output)
         if self._ordering.column.path[0] not in needed:
             needed.append(self._ordering.column.path[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
@@ -15,7 +14,7 @@ from parsieve.lake.slices import MadeSlices
 from parsieve.plan.record import PlanRecord
 from parsieve.plan.results.observed import observed
 from parsieve.plan.results.reading import choose_reading
-from parsieve.predicate.column_names import column_name
+from parsieve.predicate.column_names import column_names
 from parsieve.predicate.expr import Always, And, Expr
 from parsieve.predicate.normalize import normalize
 from parsieve.predicate.render.form import check_understood
@@ -107,10 +106,7 @@ class Matches(ABC):
 
     def _columns(self, names: Sequence[str] | str | None) -> list[str]:
         """Return the names of the requested columns, or of all columns."""
-        schema = self._snapshot.schema
-        listed = [names] if isinstance(names, str) else list(schema.names if names is None else names)
-        found = Counter(schema.names)
-        return [name if found[name] == 1 else column_name(schema, name) for name in listed]
+        return column_names(self._snapshot.schema, names)
 
     def _part(self, start: int, end: int) -> Self:
         """Return the rows of some of the slices."""
