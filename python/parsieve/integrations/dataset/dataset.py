@@ -16,6 +16,7 @@ from parsieve.integrations.dataset.fragment import Parts, both
 from parsieve.integrations.dataset.refusal import refuse, refusing_dataset
 from parsieve.integrations.dataset.scanner import Scan, TableScanner
 from parsieve.integrations.live_table import LiveTable
+from parsieve.lake.rows.arrow_scan import refuse_reserved_names
 from parsieve.lake.rows.fields import refuse_nul
 
 
@@ -31,6 +32,7 @@ class TableDataset(pads.UnionDataset):  # type: ignore[misc]
 
     def __init__(self, table: LiveTable, added: pc.Expression | None = None) -> None:
         refuse_nul(table.schema)
+        refuse_reserved_names(table.schema)
         # The C++ object inside refuses all reads. Without one, a method that is not overridden would crash.
         super().__init__(table.schema, [refusing_dataset(table.schema)])
         self._table = table

@@ -14,12 +14,10 @@ import pyarrow.dataset as pads
 from parsieve._core import UnsupportedError
 from parsieve.integrations.live_table import LiveTable
 from parsieve.lake.base import Snapshot
+from parsieve.lake.rows.arrow_scan import RESERVED
 from parsieve.lake.rows.checked_files import request_of
 from parsieve.lake.rows.columns import no_rows
 from parsieve.plan.plan import Plan
-
-# Columns that pyarrow's scans compute from its own files and batches.
-_COMPUTED = frozenset(("__filename", "__fragment_index", "__batch_index", "__last_in_fragment"))
 
 # Filtering a batch takes about as long as filtering a thousand rows, so small batches are combined. The first ones are
 # returned sooner, because an engine with a LIMIT stops when it has enough rows.
@@ -44,7 +42,7 @@ class Scan:
         filter = pads.Dataset._scanner_options(empty, {"filter": filter})["filter"]
         # pyarrow checks the arguments, also the options that have no effect here.
         empty.scanner(columns=columns, filter=filter, **options)
-        for name in _COMPUTED.difference(schema.names).intersection([] if isinstance(columns, dict) else columns or []):
+        for name in RESERVED.intersection([] if isinstance(columns, dict) else columns or []):
             raise UnsupportedError(f"the table has no column {name}")
         threads = None if options.get("use_threads", True) else 1
         return cls(schema, columns, filter, options.get("batch_size"), threads)

@@ -14,6 +14,9 @@ from parsieve.lake.rows.columns import BY_NAME, Matching
 from parsieve.lake.storage.storage import Storage
 from parsieve.lake.storage.version import Version
 
+# The columns that pyarrow's scans add to each table. A table with a column of such a name cannot be scanned.
+RESERVED = frozenset(("__filename", "__fragment_index", "__batch_index", "__last_in_fragment"))
+
 
 @dataclass(frozen=True, slots=True)
 class ScanFile:
@@ -68,6 +71,21 @@ def may_lose_rows(schema: pa.Schema, filter: str) -> bool:
     return any(is_misleading(column.type) and (column.name in filter or "FieldPath" in filter) for column in schema)
 
 
+def has_reserved_names(schema: pa.Schema) -> bool:
+    """Return whether a table has a column whose name pyarrow's scans reserve."""
+    return not RESERVED.isdisjoint(schema.names)
+
+
+def refuse_reserved_names(schema: pa.Schema) -> None:
+    """Raise `UnsupportedError` if a table has a column whose name pyarrow's scans reserve."""
+    for name in schema.names:
+        if name in RESERVED:
+            raise UnsupportedError(
+                f"datasets of pyarrow cannot have a column {name}, since their scans add one; rename the column, or "
+                "use plan with to_arrow, to_polars or to_duckdb"
+            )
+
+
 def guarantee(constants: Mapping[str, object]) -> pc.Expression:
     """Return a condition that is true for all rows of a file with these constants."""
     condition = pc.scalar(True)
@@ -87,6 +105,8 @@ def without_dictionaries(kind: pa.DataType) -> pa.DataType:
 
 def is_exact(physical: pa.Schema, schema: pa.Schema, file: ScanFile) -> bool:
     """Return whether pyarrow's scan of a file, which finds columns by name, returns the table's values."""
+    if has_reserved_names(schema):
+        return False
     file_columns, names = list(physical), set(physical.names)
     if not names.isdisjoint(file.constants) or len({name.casefold() for name in names}) != len(file_columns):
         return False

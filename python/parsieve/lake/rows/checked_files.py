@@ -21,7 +21,14 @@ from pyarrow import fs
 
 from parsieve.errors import ConflictError
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
-from parsieve.lake.rows.arrow_scan import ScanFile, guarantee, is_exact, may_lose_rows, without_dictionaries
+from parsieve.lake.rows.arrow_scan import (
+    ScanFile,
+    guarantee,
+    has_reserved_names,
+    is_exact,
+    may_lose_rows,
+    without_dictionaries,
+)
 from parsieve.lake.rows.file_rows import FileRows, foreign
 from parsieve.lake.rows.streams import filtered
 from parsieve.lake.storage.pinned import ATTEMPTS, FAILURES, HELD_BYTES, Pinned, changed_since
@@ -148,6 +155,8 @@ class CheckedFiles:
 
     def projected(self, request: Request) -> pa.Schema:
         """Return the schema of the batches of a request. Raise an error if the request does not fit the table."""
+        if has_reserved_names(self.schema):
+            return pa.schema([self.schema.field(name) for name in request.columns])
         empty = pads.FileSystemDataset([], self.schema, pads.ParquetFileFormat(), fs.LocalFileSystem())
         return empty.scanner(columns=request.columns, filter=request.filter, **request.options).projected_schema
 

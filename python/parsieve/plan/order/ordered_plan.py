@@ -174,6 +174,9 @@ class OrderedPlan(Plan):
         """Read the first rows, and return them as a pyarrow dataset in memory."""
         import pyarrow.dataset as pads
 
+        from parsieve.lake.rows.arrow_scan import refuse_reserved_names
+
+        refuse_reserved_names(self.schema)
         return pads.dataset(self._for_engines())
 
     def to_polars(self) -> pl.LazyFrame:

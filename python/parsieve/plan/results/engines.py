@@ -14,7 +14,12 @@ import pyarrow.dataset as pads
 
 from parsieve._core import UnsupportedError
 from parsieve.lake.base import Slice
-from parsieve.lake.rows.arrow_scan import has_misleading_statistics, without_dictionaries
+from parsieve.lake.rows.arrow_scan import (
+    has_misleading_statistics,
+    has_reserved_names,
+    refuse_reserved_names,
+    without_dictionaries,
+)
 from parsieve.lake.rows.checked_files import CheckedFiles, Request, files_of
 from parsieve.lake.rows.columns import no_rows
 from parsieve.lake.rows.dataset import PlannedDataset
@@ -101,6 +106,7 @@ class Rows(Matches):
     def certain_dataset(self) -> pads.Dataset:
         """Return the rows as a dataset, or raise `UnsupportedError` with the reason why there is none."""
         refuse_nul(self.schema)
+        refuse_reserved_names(self.schema)
         dataset = self.dataset()
         if dataset is not None:
             return dataset
@@ -176,7 +182,8 @@ class Rows(Matches):
         self._columns(None)
         refuse_nul(schema)
         check_polars_types(schema)
-        if self.are_few and "" not in schema.names and self.reads_pages(schema.names):
+        reads_pages = self.are_few and self.reads_pages(schema.names)
+        if "" not in schema.names and (reads_pages or has_reserved_names(schema)):
             return frame_of_dataset(PageRows(self))
         by_name = not self._tests_elements and not any(map(_is_no_name, schema.names))
         if by_name and not _has(schema, _not_for_polars):

@@ -15,6 +15,7 @@ from support.aging import wait_until_old
 from support.formats import FORMATS
 
 import parsieve as ps
+from parsieve.lake.folder.table import ParquetDir
 from parsieve.table import Table
 
 FILES = ["a[1]", "a1", "b*", "b2", "c?", "c1", "{a1,b2}", "d e", "d%20e", "f#g", "f", "it's", '"', "\\", "$HOME", "x:y"]
@@ -82,6 +83,38 @@ def test_polars_selects_names_that_look_like_patterns(
             assert frame.head(2).collect().rows() == expected[:2]
             assert frame.head(2).filter(odd == expected[1][1]).collect().rows() == expected[1:2]
             assert frame.select(pl.len()).collect().item() == len(expected)
+
+
+@pytest.mark.parametrize("column", ["__filename", "__fragment_index", "__batch_index", "__last_in_fragment"])
+@pytest.mark.parametrize("form", ["folder", "delta"])
+def test_columns_that_the_scans_of_pyarrow_add(tmp_path: Path, column: str, form: str) -> None:
+    files = [pa.table({"row": [part], column: [str(part)], "f": [0.5]}) for part in range(3)]
+    table = Table(FORMATS[form](tmp_path / "t", files, 10))
+    conditions = {None: [0, 1, 2], "row > 0": [1, 2], f"{column} = '1'": [1], "row > 9": []}
+    for where, expected in conditions.items():
+        plan = table.plan(where)
+        assert rows_of_all_engines(plan) == [expected] * 3
+        assert sorted(plan.to_arrow([column])[column].to_pylist()) == list(map(str, expected))
+        assert sum(batch.num_rows for batch in plan.to_batches()) == plan.count_rows() == len(expected)
+        assert plan.to_polars().filter(pl.col(column) == "1").select("row").collect().rows() == [(1,)] * (1 in expected)
+        with pytest.raises(ps.UnsupportedError, match=f"cannot have a column {column}"):
+            plan.to_dataset()
+    frame = ps.scan_polars(table)
+    assert sorted(frame.filter(pl.col("row") > 0).collect()[column]) == ["1", "2"]
+    assert table.lookup("row", [2]).table[column].to_pylist() == ["2"]
+    ordered = table.plan(order_by="row", limit=1)
+    assert ordered.to_arrow()[column].to_pylist() == ["0"]
+    for dataset in (ordered.to_dataset, table.dataset):
+        with pytest.raises(ps.UnsupportedError, match=f"cannot have a column {column}"):
+            dataset()
+
+
+def test_files_may_have_columns_that_the_scans_of_pyarrow_add(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"row": [0]}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"row": [1], "__filename": ["1"]}), tmp_path / "1.parquet")
+    table = Table(ParquetDir(tmp_path, schema=pa.schema({"row": pa.int64()})))
+    assert rows_of_all_engines(table.plan()) == [[0, 1]] * 3
+    assert table.dataset().count_rows() == table.plan("row >= 0").to_dataset().count_rows() == 2
 
 
 @pytest.mark.parametrize("form", ["folder", "delta"])
