@@ -80,7 +80,8 @@ def _schema(table: Any, request: PlanRequest) -> Any:
         )
     if not request.use_snapshot_schema or snapshot.schema_id is None:
         return table.schema()
-    return table.schemas()[snapshot.schema_id]
+    # Writers may remove schemas that the current schema has replaced.
+    return table.schemas().get(snapshot.schema_id) or table.schema()
 
 
 def _check_names(schema: Any, request: PlanRequest) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from collections.abc import Iterator
@@ -13,11 +14,14 @@ import pytest
 from pyiceberg import expressions
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.io.pyarrow import ArrowScan, expression_to_pyarrow
+from pyiceberg.table import Table
 from support.serving import client, running, sql_catalog
 
 import parsieve as ps
 from parsieve.io.index_location import BELOW
 from parsieve.server.app import local_app
+from parsieve.server.planner import Planner
+from parsieve.server.protocol.requests import read_plan_request
 from parsieve.server.settings import Limits
 from parsieve.server.sql_catalog import LocalCatalog
 
@@ -96,6 +100,24 @@ def test_earlier_snapshots_are_planned_exactly(shop: Any, table: Any) -> None:
         assert len(list(table.scan(snapshot_id=snapshot.snapshot_id).plan_files())) == number
         found = table.scan("id = 3001", snapshot_id=snapshot.snapshot_id).to_arrow()
         assert len(found) == (number > 3001 % _FILES)
+
+
+def test_a_snapshot_whose_schema_was_removed_has_the_current_schema(tmp_path: Path) -> None:
+    catalog = sql_catalog(tmp_path)
+    orders = catalog.create_table("shop.orders", schema=pa.schema({"id": pa.int64()}))
+    orders.append(pa.table({"id": [1]}))
+    old = orders.current_snapshot()
+    with orders.update_schema() as update:
+        update.rename_column("id", "number")
+    current = orders.schema()
+    metadata = orders.metadata.model_copy(update={"schemas": [current]})
+    pruned = Table(orders.name(), metadata, orders.metadata_location, orders.io, orders.catalog)
+    for name, table in (("id", orders), ("number", pruned)):
+        filter = {"type": "eq", "term": name, "value": 1}
+        body = {"snapshot-id": old.snapshot_id, "use-snapshot-schema": True, "filter": filter}
+        planned = Planner().plan("orders", table, read_plan_request(json.dumps(body).encode()))
+        assert len(planned.page(0, 10)["file-scan-tasks"]) == 1
+    catalog.close()
 
 
 def test_a_damaged_index_hides_no_row(tmp_path: Path, shop: Any) -> None:
