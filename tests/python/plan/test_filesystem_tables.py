@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from pyarrow import fs
 import parsieve as ps
 
 LONG_AGO = 1_700_000_000
+ROOT = Path(__file__).parents[3]
 
 
 def rows(*ids: int) -> pa.Table:
@@ -122,3 +127,36 @@ def test_an_index_is_read_through_any_filesystem_but_written_to_known_ones_only(
     assert {skip.evidence for skip in plan.skipped} == {"index"}, "min/max statistics must not exclude a file"
     with pytest.raises(ps.UnsupportedError, match="only be read"):
         table.update_index()
+
+
+def test_fragments_are_read_through_the_filesystem_of_the_table(memory: Any) -> None:
+    for filesystem in (memory, fs.PyFileSystem(fs.FSSpecHandler(memory))):
+        dataset = ps.open_table((filesystem, "handed/t")).plan().to_dataset()
+        tagged = [batch.fragment for batch in dataset.scanner().scan_batches()]
+        for fragments in (list(dataset.get_fragments()), tagged):
+            assert [fragment.to_table()["id"].to_pylist() for fragment in fragments] == [[0, 10], [1, 11], [2, 12]]
+
+
+def test_a_read_does_not_ask_a_store_for_sizes_that_are_known(tmp_path: Path) -> None:
+    """pyarrow asks for the size of each file that it opens by name, unless it is given."""
+    (tmp_path / "t").mkdir()
+    for number in range(5):
+        pq.write_table(rows(number), tmp_path / "t" / f"{number}.parquet")
+    program = [sys.executable, str(ROOT / "benches" / "python" / "slow_store.py"), str(tmp_path), "--delay", "0"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            address = f"127.0.0.1:{int(server.stdout.readline())}"
+
+            def requests() -> int:
+                with urllib.request.urlopen(f"http://{address}/!counts") as answer:
+                    return int(json.load(answer)["requests"])
+
+            keys = {"access_key": "key", "secret_key": "secret", "region": "here"}
+            store = fs.S3FileSystem(endpoint_override=address, scheme="http", **keys)
+            plan = ps.open_table((store, "b/t")).plan()
+            requests()
+            assert plan.to_arrow()["id"].to_pylist() == [0, 1, 2, 3, 4]
+            assert requests() <= 5 * 8
+        finally:
+            server.kill()

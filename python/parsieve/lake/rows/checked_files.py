@@ -298,7 +298,7 @@ class CheckedFiles:
             raise ConflictError(f"{file.name} was removed since the plan; plan again") from error
         size = None if pinned.filesystem is None else pinned.version.size
         fragment = pads.ParquetFileFormat().make_fragment(
-            pinned.source, pinned.filesystem, guarantee(file.constants), **({} if size is None else {"file_size": size})
+            pinned.source, pinned.filesystem, guarantee(file.constants), file_size=size
         )
         groups = self.row_groups[number] if self.row_groups and is_planned else None
         return Opened(file, pinned, is_planned, fragment, groups)

@@ -179,7 +179,7 @@ class FileRows:
         with foreign(self.name), self._open_file() as file:
             fields = list(file.schema_arrow)
             paths = self._all_paths(fields, schema, self._places(schema, fields))
-            for group in range(file.num_row_groups if paths else 0):
+            for group in range(file.num_row_groups):
                 next(file.iter_batches(1, row_groups=[group], columns=paths), None)
 
     def _open_file(self, **options: Any) -> pq.ParquetFile:
