@@ -285,6 +285,10 @@ def test_bounds_of_each_type_are_decoded_safely() -> None:
     # A date column that was promoted to timestamp.
     assert both(struct.pack("<i", 2), pa.timestamp("us")) == (2 * day, 2 * day)
     assert both(struct.pack("<q", -(2**62)), pa.timestamp("us")) == (None, None)
+    # Spark's old calendar assigns other dates to moments before this one.
+    first = (dt.date(1582, 10, 15) - dt.date(1970, 1, 1)).days * day
+    assert both(struct.pack("<q", first), pa.timestamp("us")) == (first, first)
+    assert both(struct.pack("<q", first - 1), pa.timestamp("us")) == (None, None)
     assert both(struct.pack("<i", -200_000), pa.date32()) == (None, None)
     assert both(b"\xff\x85", pa.decimal128(5, 2)) == (Decimal("-1.23"), Decimal("-1.23"))
     assert both(b"", pa.decimal128(5, 2)) == (None, None)

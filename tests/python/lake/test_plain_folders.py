@@ -10,6 +10,7 @@ import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import duckdb
 import polars as pl
@@ -130,6 +131,10 @@ def test_hidden_and_empty_files_are_ignored(tmp_path: Path) -> None:
         (["1", "02", "-3"], pa.int32(), [1, 2, -3]),
         (["1", str(2**40)], pa.int64(), [1, 2**40]),
         (["1", str(2**64)], pa.string(), ["1", str(2**64)]),
+        ([str(-(2**31)), str(2**31 - 1)], pa.int32(), [-(2**31), 2**31 - 1]),
+        ([str(-(2**31) - 1)], pa.int64(), [-(2**31) - 1]),
+        ([str(-(2**63)), str(2**63 - 1)], pa.int64(), [-(2**63), 2**63 - 1]),
+        ([str(-(2**63) - 1)], pa.string(), [str(-(2**63) - 1)]),
         (["2026-01-31", "__HIVE_DEFAULT_PARTITION__"], pa.date32(), [dt.date(2026, 1, 31), None]),
         (["2026-01-31", "2026-02-30"], pa.string(), ["2026-01-31", "2026-02-30"]),
         (["a%2Fb", "c d", "ü"], pa.string(), ["a/b", "c d", "ü"]),
@@ -208,6 +213,44 @@ def test_types_are_widened_exactly_or_rejected(tmp_path: Path, first: Any, secon
     assert next(lake.read_keys(data_slice, [("a",)]))["a"].to_pylist() == [expected]
     rows_read = lake.read(snapshot, snapshot.slices, filter=pc.field("a") == pa.scalar(expected, first.type)).read_all()
     assert rows_read["a"].to_pylist() == [expected]
+
+
+COLUMNS_OF_EACH_SHAPE = {
+    "number": pa.array([1]),
+    "struct": pa.array([{"x": 1}]),
+    "list": pa.array([[1]]),
+    "map": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
+}
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.permutations(COLUMNS_OF_EACH_SHAPE, 2)))
+def test_columns_that_are_nested_in_different_ways_are_rejected(tmp_path: Path, first: str, second: str) -> None:
+    tables = [pa.table({"a": COLUMNS_OF_EACH_SHAPE[shape], "b": [1]}) for shape in (first, second)]
+    lake, snapshot = two_files(tmp_path, *tables)
+    with pytest.raises(ps.UnsupportedError, match=r"2\.parquet, column a: a file holds"):
+        lake.read(snapshot, snapshot.slices).read_all()
+    assert lake.read(snapshot, snapshot.slices, ["b"]).read_all()["b"].to_pylist() == [1, 1]
+
+
+def test_uuids_and_their_bytes_are_read_as_each_other(tmp_path: Path) -> None:
+    storage = pa.array([UUID(int=7).bytes, None], pa.binary(16))
+    uuids = pa.ExtensionArray.from_storage(pa.uuid(), storage)
+    for name, first, second in (("a", uuids, storage), ("b", storage, uuids), ("c", storage.cast(pa.binary()), uuids)):
+        (tmp_path / name).mkdir()
+        lake, snapshot = two_files(tmp_path / name, pa.table({"u": first}), pa.table({"u": second}))
+        column = lake.read(snapshot, snapshot.slices).read_all()["u"]
+        assert column.type == first.type
+        assert column.to_pylist() == first.to_pylist() * 2
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.int32(), pa.float64(), pa.string(), pa.timestamp("us", "UTC"), pa.list_(pa.int8())]
+)
+def test_a_column_of_nulls_is_read_as_any_type(tmp_path: Path, kind: pa.DataType) -> None:
+    lake, snapshot = two_files(tmp_path, pa.table({"a": pa.nulls(1, kind)}), pa.table({"a": pa.nulls(2)}))
+    rows_read = lake.read(snapshot, snapshot.slices).read_all()
+    assert rows_read.schema == pa.schema({"a": kind})
+    assert rows_read["a"].null_count == 3
 
 
 @pytest.mark.parametrize(
