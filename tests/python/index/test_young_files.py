@@ -85,13 +85,14 @@ def test_a_build_waits_until_one_tick_has_passed(tmp_path: Path, monkeypatch: py
     assert len(clock.slept) == 1
 
 
+@pytest.mark.parametrize("root", ["t", "t/0.parquet"])
 def test_the_wait_for_timestamps_in_whole_seconds_is_two_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str
 ) -> None:
     whole_second = write(tmp_path / "t" / "0.parquet", 1).stat().st_ctime_ns // 10**9 * 10**9 + 10**9
     os.utime(tmp_path / "t" / "0.parquet", ns=(whole_second, whole_second))
     clock = Clock(monkeypatch, whole_second + 10)
-    lake = open_lake(tmp_path / "t")
+    lake = open_lake(tmp_path / root)
     settled = settle(lake, lake.snapshot())
     assert settled.slices[0].token
     assert COARSE_NS * 0.9 < sum(clock.slept) * 1e9 < LONGEST_WAIT_NS

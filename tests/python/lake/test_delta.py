@@ -401,6 +401,10 @@ def test_z85_matches_an_independent_encoder() -> None:
     data = bytes(range(256))
     assert unpack(z85(data)) == data
     assert base64.b85encode(b"1234").decode() != z85(b"1234")
+    # The second text has a character that only the alphabet of Python contains.
+    for wrong in ("0000", "0000~", "0000é"):
+        with pytest.raises(ps.FormatError, match="not valid Z85"):
+            unpack(wrong)
 
 
 def test_a_version_is_read_once_and_a_new_table_is_noticed(tmp_path: Path) -> None:

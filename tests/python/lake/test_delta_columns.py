@@ -150,6 +150,17 @@ def test_statistics_are_parsed_per_file() -> None:
     assert bounds.lower.to_pylist() == bounds.value_count.to_pylist() == [None] * 5
 
 
+def test_statistics_that_are_not_unicode_do_not_affect_those_of_other_files(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path), pa.table({"a": [0, 1, 2], "p": [0, 1, 2]}), partition_by="p")
+    entry = tmp_path / "_delta_log" / f"{0:020}.json"
+    entry.write_text(entry.read_text().replace('"stats":"{', '"stats":"\\ud83d{', 1))
+    bounds = open_lake(tmp_path).snapshot().statistics(("a",))
+    assert bounds is not None
+    lower = bounds.lower.to_pylist()
+    assert (lower.count(None), len(set(lower) & {0, 1, 2})) == (1, 2)
+    assert ps.open_table(tmp_path).plan("a >= 0").to_arrow().num_rows == 3
+
+
 def replayed(folder: Path, version: int) -> dict[tuple[str, str], dict[str, Any]]:
     """Return the files of a table by path and deletion vector: the actions of all commits, applied one by one."""
     files: dict[tuple[str, str], dict[str, Any]] = {}
