@@ -6,12 +6,14 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from support.aging import wait_until_old
 from support.hudi_tables import HudiTable
 
 import parsieve as ps
 from parsieve.lake import open_lake
+from parsieve.lake.hudi.table import has_logs
 from parsieve.lake.storage.listing import TICK_NS
 
 pytest.importorskip("hudi")
@@ -177,3 +179,23 @@ def test_an_index_follows_a_table_with_remembered_slices(table: HudiTable) -> No
     opened.update_index()
     assert len(opened.plan("id = 12", row_groups=False).files) == 2
     assert opened.verify_index() == []
+
+
+def test_statistics_of_a_base_file_with_a_log_are_not_used(table: HudiTable) -> None:
+    properties = table.timeline / "hoodie.properties"
+    properties.write_text(properties.read_text().replace("COPY_ON_WRITE", "MERGE_ON_READ"))
+    before = open_lake(str(table.folder)).snapshot()
+    assert all(has_logs(file_slice, frozenset()) for file_slice in before.slices)
+    instant = table.begin("deltacommit")
+    log = f".g1-0_{before.id}.log.1_0-1-0"
+    # A plan does not read the log.
+    (table.folder / log).write_bytes(b"records")
+    stats: dict[str, object] = {"fileId": "g1-0", "path": log, "logFiles": [log], "prevCommit": before.id}
+    table.finish(instant, [stats | {"partitionPath": "", "fileSizeInBytes": 7}], "deltacommit")
+    after = open_lake(str(table.folder)).snapshot()
+    assert [file_slice.clean for file_slice in after.slices] == [True, False, True]
+    assert pc.equal(before.slices.token, after.slices.token).to_pylist() == [True, False, True]
+    # In this version of tables, several commits may append to the same log.
+    assert not has_logs(after.slices[1], frozenset({log}))
+    plan = ps.open_table(str(table.folder)).plan("id = 99")
+    assert [Path(path).name.partition("_")[0] for path in plan.files] == ["g1-0"]

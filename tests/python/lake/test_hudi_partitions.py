@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from support.hudi_tables import HudiTable
 
+import parsieve as ps
 from parsieve.lake.hudi.partitions import PartitionPaths
 
 SCHEMA = pa.schema(
@@ -65,3 +68,24 @@ def test_values_of_other_layouts() -> None:
     assert value("s", "a", **{"hoodie.table.partition.fields": "s,i"}) is None
     two = PartitionPaths({"hoodie.table.partition.fields": "s,i", "hoodie.table.keygenerator.type": "COMPLEX"}, SCHEMA)
     assert two.values("a/7") == {"s": "a", "i": 7}
+
+
+def test_rows_have_the_values_of_the_paths_of_their_partitions(tmp_path: Path) -> None:
+    pytest.importorskip("hudi")
+    schema = pa.schema([("id", pa.int64()), ("p", pa.int32())])
+    table = HudiTable(tmp_path / "t", schema)
+    properties = table.timeline / "hoodie.properties"
+    more = "hoodie.table.partition.fields=p\nhoodie.datasource.write.hive_style_partitioning=true\n"
+    properties.write_text(properties.read_text() + more)
+    instant = table.begin()
+    parts = ("p=1", "p=2", "p=__HIVE_DEFAULT_PARTITION__", "p=1", "p=2")
+    stats = []
+    for number, part in enumerate(parts):
+        rows = pa.table({"id": [number], "p": [7]}, schema=schema)
+        stats.append(table.write(instant, f"g{number}-0", rows, partition=part))
+    table.finish(instant, stats)
+    opened = ps.open_table(str(table.folder))
+    for condition, found in (("p = 1", [(0, 1), (3, 1)]), ("p = 2", [(1, 2), (4, 2)]), ("p = 7", [(2, 7)])):
+        plan = opened.plan(condition)
+        assert len(plan.files) == len(found)
+        assert [tuple(row.values()) for row in plan.to_arrow(["id", "p"]).sort_by("id").to_pylist()] == found

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, VoidTransform
@@ -14,6 +16,8 @@ from pyiceberg.types import DoubleType, LongType, NestedField
 from support.iceberg_manifests import HandWrittenTable
 
 import parsieve as ps
+from parsieve.lake.iceberg.manifests import DeleteFile
+from parsieve.lake.iceberg.table import _vector
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -92,3 +96,11 @@ def test_equality_deletes_of_a_partition_apply_to_its_files(table: HandWrittenTa
     table.delete_keys(pa.table({"id": [3]}), 1, part)
     slices = ps.open_table(table.metadata).opened.snapshot().slices
     assert slices.clean.to_pylist() == [False, True]
+
+
+@pytest.mark.parametrize(("offset", "length"), [(None, 40), (4, None), (None, None), (4, 7)])
+def test_a_deletion_vector_without_a_valid_place_is_rejected(offset: int | None, length: int | None) -> None:
+    file = DataFile.from_args(file_path="file:///vectors.puffin")
+    entry = DeleteFile(file, "POSITION_DELETES", 1, None, offset, length)
+    with pytest.raises(ps.UnsupportedError, match=r"no valid offset and length of a deletion vector in .*puffin"):
+        _vector(PyArrowFileIO(), entry, 10)

@@ -9,6 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -25,6 +26,7 @@ from pyiceberg.types import (
     StringType,
     StructType,
     TimestampNanoType,
+    UUIDType,
 )
 from support.iceberg_manifests import HandWrittenTable
 
@@ -125,6 +127,25 @@ def test_a_partition_has_the_value_of_a_nested_field_that_its_file_lacks(tmp_pat
             opened.build_index("s.x", "sieve", progress=False)
         for condition, rows in (("s.x = 7", [first]), ("s.x is null", [second]), ("s.y = 5", [first, second])):
             assert opened.plan(condition).to_arrow().sort_by("id").to_pylist() == rows, condition
+
+
+def test_a_partition_has_the_uuid_of_a_column_that_its_file_lacks(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "u", UUIDType()))
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "u"), spec_id=1)
+    table = HandWrittenTable(tmp_path / "t", schema, UNPARTITIONED_PARTITION_SPEC, spec)
+    small, large = UUID(int=7), UUID(int=2**127 + 1)
+    for number, value in enumerate((small, large, None)):
+        table.add_file(pa.table([[number]], schema=pa.schema([with_id("id", pa.int64(), 1)])), 1, value)
+    opened = ps.open_table(table.metadata)
+    for condition, rows in (
+        (f"u = '{small}'", {0: small}),
+        (f"u > '{small}'", {1: large}),
+        ("u IS NULL", {2: None}),
+        ("u IS NOT NULL", {0: small, 1: large}),
+    ):
+        plan = opened.plan(condition)
+        assert len(plan.files) == len(rows)
+        assert {row["id"]: row["u"] for row in plan.to_arrow().to_pylist()} == rows, condition
 
 
 def test_a_partition_by_a_date_that_became_a_timestamp_skips_nothing(tmp_path: Path) -> None:

@@ -62,8 +62,12 @@ class HudiTable:
         (self.timeline / "archived").mkdir(parents=True)
         lines = "".join(f"{name}={value}\n" for name, value in PROPERTIES.items())
         (self.timeline / "hoodie.properties").write_text(lines)
-        (folder / ".hoodie_partition_metadata").write_text("commitTime=20260101000000000\npartitionDepth=0\n")
+        self._write_partition_metadata("", 0)
         self.clock = dt.datetime(2026, 1, 1)
+
+    def _write_partition_metadata(self, partition: str, depth: int) -> None:
+        text = f"commitTime=20260101000000000\npartitionDepth={depth}\n"
+        (self.folder / partition / ".hoodie_partition_metadata").write_text(text)
 
     def instant(self) -> str:
         """Advance the clock by a second and return the new instant."""
@@ -78,9 +82,18 @@ class HudiTable:
         (self.timeline / inflight).touch()
         return instant
 
-    def write(self, instant: str, group: str, rows: pa.Table, row_group_size: int | None = None) -> dict[str, object]:
-        """Write a base file of a file group, and return its statistics for the commit."""
+    def write(
+        self, instant: str, group: str, rows: pa.Table, row_group_size: int | None = None, partition: str = ""
+    ) -> dict[str, object]:
+        """Write a base file of a file group, and return its statistics for the commit.
+
+        The path of a partition has one folder.
+        """
         file_name = f"{group}_0-1-0_{instant}.parquet"
+        file_name = f"{partition}/{file_name}" if partition else file_name
+        if partition:
+            (self.folder / partition).mkdir(exist_ok=True)
+            self._write_partition_metadata(partition, 1)
         meta = {name: pa.array([""] * rows.num_rows) for name in META}
         table = pa.table({**meta, **{name: rows[name] for name in rows.column_names}})
         pq.write_table(table, self.folder / file_name, row_group_size=row_group_size)
@@ -95,7 +108,7 @@ class HudiTable:
             "numInserts": rows.num_rows,
             "totalWriteBytes": size,
             "totalWriteErrors": 0,
-            "partitionPath": "",
+            "partitionPath": partition,
             "fileSizeInBytes": size,
         }
 
@@ -103,8 +116,11 @@ class HudiTable:
         """Complete a commit with the statistics of its base files."""
         fields = [{"name": field.name, "type": ["null", avro_type(field.type, field.name)]} for field in self.schema]
         schema = json.dumps({"type": "record", "name": "t", "fields": fields})
+        by_partition: dict[str, list[dict[str, object]]] = {} if stats else {"": []}
+        for written in stats:
+            by_partition.setdefault(str(written["partitionPath"]), []).append(written)
         metadata = {
-            "partitionToWriteStats": {"": stats},
+            "partitionToWriteStats": by_partition,
             "compacted": False,
             "extraMetadata": {"schema": schema},
             "operationType": "UPSERT",
