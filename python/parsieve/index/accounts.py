@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
+from parsieve.index.build.lost import why_dropped, why_lost
 from parsieve.index.build.renewals import Renewed
 from parsieve.index.build.settle import log_left_out, path_of_slice, settle, unsettled
 from parsieve.index.findings import name_of
 from parsieve.index.log import bindings
-from parsieve.index.log.columns import find_field
 from parsieve.index.log.parts import naming_remedy
 from parsieve.index.reports import BuildReport, CompactReport, UpdateReport
 from parsieve.index.sizes import lookup_bytes, pages_bytes, stored_bytes
@@ -36,6 +36,7 @@ class Account:
         self.snapshot: Snapshot | None = None
         self._left_out: dict[str, LeftOut] = {}
         self._unmapped: dict[Location, Exception] = {}
+        self._dropped: tuple[str, ...] = ()
         self._logged = 0
         self._begun = time.monotonic()
         self._lock = threading.Lock()
@@ -82,9 +83,21 @@ class Account:
         """Record slices that the map of pages leaves out."""
         self._unmapped |= slices
 
+    def note_dropped(self, before: View | None, after: View, snapshot: Snapshot) -> None:
+        """Record which indexes of a version an update dropped, and why."""
+        states = () if before is None else before.commit.states
+        self._dropped += tuple(
+            note
+            for state in states
+            if (note := why_dropped(snapshot.schema, state)) is not None and state not in after.commit.states
+        )
+
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return a note about the slices without a map of their pages."""
+        """Return a note for each index that an update dropped, and one for the slices without a map of their pages."""
+        return (*self._dropped, *self._notes_of_map())
+
+    def _notes_of_map(self) -> tuple[str, ...]:
         if not self._unmapped:
             return ()
         location, error = min(self._unmapped.items(), key=lambda entry: entry[0])
@@ -122,9 +135,9 @@ class Account:
         if before is not None and before.commit.pages != view.commit.pages:
             notes.append("the map of pages is as after a new build")
         notes += [
-            f"{index_name(path)} was dropped from the table, so its index was not compacted; update_index() removes it"
-            for path, state in view.columns.items()
-            if state.layout is not None and find_field(snapshot.schema, path, state.field_id) is None
+            f"{reason}, so its index was not compacted; update_index() removes it"
+            for state in view.columns.values()
+            if state.layout is not None and (reason := why_lost(snapshot.schema, state)) is not None
         ]
         return CompactReport(
             columns=tuple(merged),

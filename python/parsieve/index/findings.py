@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from parsieve.errors import ConflictError
-from parsieve.index.log.columns import find_field
+from parsieve.index.build.lost import find_column
 from parsieve.index.log.commit import BloomState, ColumnState
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 
@@ -43,7 +43,7 @@ def current_rows(
     state: ColumnState | BloomState, bound: Mapping[Location, str], lake: Lake, snapshot: Snapshot
 ) -> Iterator[tuple[Slice, Iterator[pa.Array]]]:
     """Yield the slices whose current version the index covers, each with the values of the column, or lists of them."""
-    column = find_field(snapshot.schema, state.path, state.field_id)
+    column = find_column(snapshot.schema, state)
     if column is None:
         return
     path, _ = column

@@ -324,6 +324,7 @@ class IndexedTable:
         """
         from parsieve.filters.options import checked_fpp
         from parsieve.index.accounts import Account
+        from parsieve.index.build.lost import why_lost
         from parsieve.index.build.target import Target
         from parsieve.index.build.unit_choice import check_unit, choose_unit
         from parsieve.index.reports import ConvertReport
@@ -344,7 +345,8 @@ class IndexedTable:
             for column in current.values()
             if column is not None
         }
-        notes = [f"{'.'.join(path)}: not converted, because it was dropped" for path, at in current.items() if not at]
+        reasons = [why_lost(snapshot.schema, state) for state in in_format_1]
+        notes = [f"{reason}, so its index was not converted" for reason in reasons if reason is not None]
         sizes = (0, 0, 0)
         view = None
         if layouts:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from parsieve import _core
 from parsieve._core import ParsieveError
 from parsieve.index.bloom import verify as bloom
+from parsieve.index.build.lost import find_column, new_type
 from parsieve.index.findings import IndexProblem, Lie
 from parsieve.index.log.commit import BloomState
 from parsieve.index.pages import verify as pages
@@ -174,6 +175,12 @@ def verify(view: View, lake: Lake | None, snapshot: Snapshot | None) -> list[Ind
         problems += sieve.verify(view.store, state, lake, snapshot)
     for bloom_state in (*view.commit.blooms.values(), *view.commit.texts.values()):
         problems += bloom.verify(view.store, bloom_state, lake, snapshot)
+    if snapshot is not None:
+        problems += [
+            IndexProblem(state.path, "type of the column", f"{now}; update_index() drops this index", loses_rows=False)
+            for state in view.commit.states
+            if find_column(snapshot.schema, state) is None and (now := new_type(snapshot.schema, state)) is not None
+        ]
     if view.commit.pages is not None:
         problems += pages.verify(view.store, view.commit.pages, lake, snapshot)
     return problems

@@ -317,7 +317,9 @@ class TableIndex:
             account.leave_unmapped(mapped.left_out)
             return mapped.version or version
 
+        before = self.newest()
         view = self._view_of_newest(self._draft(update))
+        account.note_dropped(before, view, snapshot)
         account.warn(self.store)
         return view
 

@@ -12,6 +12,7 @@ from parsieve import _core
 from parsieve._core import UnsupportedError
 from parsieve.index.bloom.compact import full_shelves
 from parsieve.index.build.executor import Executor
+from parsieve.index.build.lost import why_dropped
 from parsieve.index.build.renewals import Renewed
 from parsieve.index.build.target import Target
 from parsieve.index.build.units import units_of
@@ -23,6 +24,7 @@ from parsieve.index.log.log import Log
 from parsieve.index.log.publish import Transaction
 from parsieve.index.scan.units import Unit
 from parsieve.lake.base import Lake, Snapshot
+from parsieve.observe.logs import INDEX
 
 StateT = TypeVar("StateT", bound=BloomState)
 
@@ -76,6 +78,7 @@ class _Update:
             content, unit = state.content, state.unit
         column = self.target.find_column(state)
         if column is None:
+            INDEX.warning("%s", why_dropped(self.target.snapshot.schema, state))
             return None
         store, (path, field) = self.log.store, column
         if not _has_same_hashes(field.type, state.type):

@@ -9,8 +9,8 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from parsieve.index.build.lost import find_column
 from parsieve.index.build.renewals import Renewed
-from parsieve.index.log.columns import find_field
 from parsieve.index.log.commit import BloomState, ColumnState, TableState
 from parsieve.lake.base import ColumnPath, Location, Slice, Snapshot
 from parsieve.lake.slices import Slices, locations_and_tokens
@@ -42,8 +42,11 @@ class Target:
         return self.slices_at(self.tokens.keys())
 
     def find_column(self, state: ColumnState | BloomState) -> tuple[ColumnPath, pa.Field] | None:
-        """Return the current path and field of an indexed column, or None if the table no longer has it."""
-        return find_field(self.snapshot.schema, state.path, state.field_id)
+        """Return the current path and field of an indexed column, or None if the index must be dropped.
+
+        This is so if the table no longer has the column, or if the index cannot have its current type.
+        """
+        return find_column(self.snapshot.schema, state)
 
     def changed_slices(self, bound: Mapping[Location, str], renewed: Renewed) -> Slices:
         """Return the slices that an index bound to these tokens has to read, sorted by location.

@@ -104,28 +104,32 @@ def field_id_of(field: pa.Field) -> int | None:
 def current_field(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> tuple[ColumnPath, pa.Field]:
     """Return the current path and field of an indexed column.
 
-    Raises `ColumnNotFoundError` if the column was dropped, even if another column has its name now. A table may get
-    field ids after it was indexed.
+    Raises `ColumnNotFoundError` if the column was dropped, even if another column has its name now, and
+    `UnsupportedError` if it is nested now. A table may get field ids after it was indexed.
     """
     expression = current_expression(schema, path, field_id)
     if expression is not None:
         return expression.value.path, expression.fields[-1]
-    if field_id is not None:
-        for current_path, field in _leaves((), schema):
-            if field_id_of(field) == field_id:
-                return current_path, field
-    field = leaf_field(schema, path)
+    column = None if field_id is None else field_with_id(schema, field_id)
+    if column is not None and not pt.is_nested(column[1].type):
+        return column
+    field = leaf_field(schema, path if column is None else column[0])
     if field_id_of(field) is not None and (field_id is not None or not _is_named_as_in_files(schema, path)):
         raise ColumnNotFoundError(f"{'.'.join(path)} is not the column that was indexed; that one was dropped")
     return path, field
 
 
 def find_field(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> tuple[ColumnPath, pa.Field] | None:
-    """Return the current path and field of an indexed column, or None if the column was dropped."""
+    """Return the current path and field of an indexed column, or None if the column was dropped or is nested now."""
     try:
         return current_field(schema, path, field_id)
-    except ColumnNotFoundError:
+    except (ColumnNotFoundError, UnsupportedError):
         return None
+
+
+def field_with_id(schema: pa.Schema, field_id: int) -> tuple[ColumnPath, pa.Field] | None:
+    """Return the path and the field that has a field id. The field is no struct, but may be a list or a map."""
+    return next(((path, field) for path, field in _leaves((), schema) if field_id_of(field) == field_id), None)
 
 
 def current_expression(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> Expression | None:

@@ -14,11 +14,12 @@ from parsieve import _core
 from parsieve._core import FormatError
 from parsieve.errors import ColumnNotFoundError, ConflictError, IndexNotFoundError, not_indexed
 from parsieve.index.build.executor import Executor
+from parsieve.index.build.lost import why_lost
 from parsieve.index.build.target import Target
 from parsieve.index.build.units import units_of
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
-from parsieve.index.log.columns import find_field, path_of
+from parsieve.index.log.columns import path_of
 from parsieve.index.log.commit import Base, ColumnState, Commit, with_base
 from parsieve.index.log.log import Log
 from parsieve.index.log.parts import Part
@@ -97,11 +98,11 @@ def _without_dropped(states: Sequence[ColumnState], snapshot: Snapshot) -> list[
     """Return the states of the columns that the table still has, and log the others."""
     kept = []
     for state in states:
-        if find_field(snapshot.schema, state.path, state.field_id) is not None:
+        reason = why_lost(snapshot.schema, state)
+        if reason is None:
             kept.append(state)
         else:
-            name = index_name(state.path)
-            INDEX.warning("%s was dropped from the table, so its index was not compacted; call update_index()", name)
+            INDEX.warning("%s, so its index was not compacted; call update_index()", reason)
     return kept
 
 
@@ -244,7 +245,7 @@ class _Table:
             raise ValueError(f"compacting the index of {name} reads the table; pass the lake and a snapshot of it")
         column = self._target.find_column(state)
         if column is None:
-            raise ColumnNotFoundError(f"{name} was dropped from the table; call update_index() first")
+            raise ColumnNotFoundError(f"{why_lost(self._target.snapshot.schema, state)}; call update_index() first")
         return self._lake, column[0]
 
 

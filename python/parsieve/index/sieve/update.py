@@ -12,6 +12,7 @@ import pyarrow as pa
 from parsieve import _core
 from parsieve.errors import IndexNotFoundError
 from parsieve.index.build.executor import Executor, RowsT
+from parsieve.index.build.lost import why_dropped
 from parsieve.index.build.target import Target
 from parsieve.index.build.units import units_of
 from parsieve.index.log import bindings
@@ -32,6 +33,7 @@ from parsieve.index.sieve.slice_delta import SliceDelta
 from parsieve.io.store.base import Store
 from parsieve.lake.base import ColumnPath, Location
 from parsieve.lake.slices import locations_of
+from parsieve.observe.logs import INDEX
 
 if TYPE_CHECKING:
     from parsieve.index.build.renewals import Renewed
@@ -173,6 +175,7 @@ def _add_deltas(
                 continue
             column = target.find_column(state)
             if column is None:
+                INDEX.warning("%s", why_dropped(target.snapshot.schema, state))
                 continue
             current_path, field = column
             if _has_other_values(target, field.type, state.type):

@@ -152,9 +152,13 @@ def index_name(path: Sequence[str]) -> str:
     >>> index_name(("box", "id")), index_name(("lower(email)", "element"))
     ('box.id', 'lower(email)')
     """
+    return path[0] if is_expression(path) else ".".join(path)
+
+
+def is_expression(path: Sequence[str]) -> bool:
+    """Return whether the path of an index has the form of an expression's path."""
     call = _CALL.match(path[0])
-    is_computed = call is not None and call[1].lower() in FUNCTIONS and tuple(path[1:]) == (ELEMENT,)
-    return path[0] if is_computed else ".".join(path)
+    return call is not None and call[1].lower() in FUNCTIONS and tuple(path[1:]) == (ELEMENT,)
 
 
 def _arguments(text: str) -> list[tuple[str, str]] | None:
