@@ -19,6 +19,13 @@ from parsieve.predicate.messages import shortened
 ColumnPath = tuple[str, ...]
 
 
+def _check_names(parts: Any) -> None:
+    """Raise `TypeError` if something is not the parts of a name."""
+    if not isinstance(parts, Sequence) or not parts or not all(isinstance(part, str) for part in parts):
+        given = parts[0] if isinstance(parts, Sequence) and len(parts) == 1 else parts
+        raise TypeError(f"a column must be a name, or a tuple of names, not {given!r}")
+
+
 class ColumnNames:
     """Finds the columns of a schema by name."""
 
@@ -34,10 +41,7 @@ class ColumnNames:
             parts: The parts of the name; a field of a struct has several.
             exact: Whether the case must match, for all parts or for each: a quoted name, for example, is exact.
         """
-        is_names = isinstance(parts, Sequence) and not isinstance(parts, str)
-        if not is_names or not parts or not all(isinstance(part, str) for part in parts):
-            given_name = parts[0] if is_names and len(parts) == 1 else parts
-            raise TypeError(f"a column must be a name, or a tuple of names, not {given_name!r}")
+        _check_names(parts)
         is_exact = (exact,) * len(parts) if isinstance(exact, bool) else tuple(exact)
         # A dot may separate a struct from its field, or be part of a name. Engines know only the parts as they were
         # given: in SQL, a.b is a field, and "a.b" is a column. Without such a column, the other reading counts.
