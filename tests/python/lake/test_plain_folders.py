@@ -294,6 +294,17 @@ def test_views_inside_lists_maps_and_structs_are_read(tmp_path: Path) -> None:
         assert table.plan(condition).to_polars().collect()["id"].to_list() == answer["id"].to_pylist()
 
 
+def test_entries_of_maps_keep_their_names(tmp_path: Path) -> None:
+    """pyarrow names the entries of a map after the column if the file has no Arrow schema."""
+    maps = pa.array([[("a", [1])], None], pa.map_(pa.string(), pa.list_(pa.int64())))
+    pq.write_table(pa.table({"m": maps}), tmp_path / "0.parquet", store_schema=False)
+    expected = pq.read_schema(tmp_path / "0.parquet")
+    assert expected.field("m").type.field(0).name == "m"
+    table = ps.open_table(tmp_path)
+    for schema in (table.schema, table.plan().to_arrow().schema, table.dataset().schema):
+        assert schema.equals(expected, check_metadata=True)
+
+
 def test_a_partition_column_whose_name_differs_only_in_case_is_rejected(tmp_path: Path) -> None:
     """DuckDB reads the values of the files, and Polars has two columns."""
     (tmp_path / "P=1").mkdir()

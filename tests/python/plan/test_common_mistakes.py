@@ -70,6 +70,18 @@ def test_keys_of_128_bits_are_rejected(folder: Path) -> None:
         table.plan(pl.col("id") == pl.lit(7, pl.Int128), on_unknown="error")
 
 
+@pytest.mark.parametrize("method", ["lookup", "plan"])
+def test_keys_of_a_struct_or_list_are_rejected(tmp_path: Path, method: str) -> None:
+    values = {"s": pa.array([{"x": 1}]), "l": pa.array([[1]])}
+    pq.write_table(pa.table(values), tmp_path / "0.parquet")
+    table = ps.open_table(tmp_path)
+    for name, keys in values.items():
+        with pytest.raises(TypeError, match=f"{name} is of type .*; only columns of single values can be compared"):
+            table.lookup(name, keys) if method == "lookup" else table.plan(keys={name: keys})
+    # A field of the struct has single values.
+    assert table.plan(keys={("s", "x"): [1]}).to_arrow().num_rows == 1
+
+
 def test_keys_must_be_a_dict_of_columns(folder: Path) -> None:
     table = ps.open_table(folder)
     keys: Any

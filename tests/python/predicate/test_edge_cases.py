@@ -110,6 +110,7 @@ def test_columns_of_bytes_have_only_equality_and_prefixes() -> None:
     schema = pa.schema({"x": pa.binary()})
     assert str(parse(pc.match_like(F, "ab"), schema)) == str(parse("x = X'6162'", schema))
     assert str(parse(pc.match_like(F, "ab%"), schema)) == str(parse(pc.starts_with(F, "ab"), schema))
+    assert str(parse(pc.match_like(F, ""), schema)) == str(parse("x = X''", schema))
     others = [pc.match_like(F, "a_"), pc.match_like(F, "ab", ignore_case=True), pc.match_substring(F, "ab")]
     for expression in [*others, pc.ends_with(F, "ab"), pc.match_substring_regex(F, "ab")]:
         assert unknowns(parse(expression, schema)), expression
@@ -178,6 +179,35 @@ def test_numbers_that_are_too_large_for_a_double_exclude_nothing(where: str) -> 
     """DuckDB takes 1e309 for infinity, and Spark refuses it."""
     (part,) = unknowns(parse(where, pa.schema({"x": pa.float64()})))
     assert ("write '-inf'" if "-" in where else "write 'inf'") in part.reason
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us")])
+def test_like_is_for_text_only(kind: pa.DataType) -> None:
+    """DuckDB compares the text of the value, which is not the text of the pattern: `1.0` is not LIKE `1`."""
+    schema = pa.schema({"x": kind})
+    for pattern in ("1", "", "%", "1%", "2026-01-01"):
+        for where in (f"x LIKE '{pattern}'", f"x ILIKE '{pattern}'", f"NOT x LIKE '{pattern}'"):
+            assert unknowns(parse(where, schema)), where
+
+
+def test_moments_at_the_ends_of_pythons_range(tmp_path: Path) -> None:
+    """In UTC, these moments are in the years 0 and 10000."""
+    east, west = (dt.timezone(dt.timedelta(hours=hours)) for hours in (14, -12))
+    first, last = dt.datetime(1, 1, 1, tzinfo=east), dt.datetime(9999, 12, 31, 23, 59, tzinfo=west)
+    values = pa.array([0, 10**15], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"x": values}), tmp_path / "0.parquet")
+    table = ps.open_table(tmp_path)
+    for value, below in ((first, 0), (last, 2)):
+        assert table.plan([("x", "<", value)]).to_arrow().num_rows == below
+        assert table.plan([("x", ">=", value)]).to_arrow().num_rows == 2 - below
+        assert str(parse([("x", "=", value)], table.schema))
+
+
+def test_decimals_and_numpy_arrays_that_hold_no_number(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1.0, math.nan]}), tmp_path / "0.parquet")
+    table = ps.open_table(tmp_path)
+    assert table.plan([("x", "=", Decimal("sNaN"))]).to_arrow().num_rows == 0
+    assert table.plan([("x", "=", np.array(Decimal(1), dtype=object))]).to_arrow().num_rows == 1
 
 
 def test_messages_are_short() -> None:

@@ -339,6 +339,9 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
         return pa.string()
     if pt.is_binary_view(kind):
         return pa.binary()
+    if not _has_views(kind):
+        # A type that is built again loses the names of its entries.
+        return kind
     if pt.is_struct(kind):
         return pa.struct([_without_views_in(child) for child in kind])
     if pt.is_map(kind):
@@ -348,6 +351,11 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     if pt.is_large_list(kind):
         return pa.large_list(_without_views_in(kind.value_field))
     return kind
+
+
+def _has_views(kind: pa.DataType) -> bool:
+    children = (kind.field(number).type for number in range(kind.num_fields))
+    return pt.is_string_view(kind) or pt.is_binary_view(kind) or any(map(_has_views, children))
 
 
 def _without_views_in(field: pa.Field) -> pa.Field:

@@ -216,6 +216,14 @@ def _converts_exactly(values: pa.Array, kind: pa.DataType) -> bool:
     return bool(pc.all(pc.fill_null(is_same, True)).as_py())
 
 
+def _has_zero_or_nan(values: pa.Array) -> bool:
+    try:
+        floats = values.cast(pa.float64(), safe=False)
+    except pa.ArrowException:
+        return True
+    return bool(pc.any(pc.or_(pc.equal(floats, 0.0), pc.is_nan(floats))).as_py())
+
+
 class _Reader:
     def __init__(self, names: ColumnNames, build: Builder, nan_is_greatest: bool, filtered_again: bool) -> None:
         self._names = names
@@ -279,7 +287,7 @@ class _Reader:
             return (build.compare if self._nan_is_greatest else partial(compare_ieee, build))(operand, op, value)
         match node.name, node.arguments:
             case "is_in", (inner,):
-                return self._is_in(self.operand(inner), _options(node))
+                return self._is_in(inner, _options(node))
             case "is_null", (inner,):
                 operand = self.operand(inner)
                 null = IsNull(operand.column)
@@ -331,18 +339,17 @@ class _Reader:
                 parsed = pattern_before(pattern)
         return like(build, operand, parsed, source=source, ignore_case=ignores_case)
 
-    def _is_in(self, operand: Operand, options: dict[str, Any]) -> Expr:
-        value_set = options["value_set_scalar"].values
-        kind = operand.column.value_type
+    def _is_in(self, node: _Node, options: dict[str, Any]) -> Expr:
+        operand, value_set = self.operand(node), options["value_set_scalar"].values
+        is_cast = isinstance(node, _Call) and node.name == "cast"
+        kind = _options(node)["to_type_scalar"].type if is_cast else operand.column.value_type
         if operand.step is None and not _converts_exactly(value_set, kind):
             raise NotUnderstoodError(f"pyarrow converts some of the values to {kind}, which changes them")
         values = [scalar_value(value) for value in value_set]
         is_member = self._build.contains(operand, [value for value in values if value is not None])
-        if self._filtered_again and any(isinstance(value, float) and not value for value in values):
-            # pyarrow's `is_in` distinguishes the two zeros, so its negation may be true for one of them.
-            is_member = all_of(is_member, make_unknown(str(is_member), "pyarrow distinguishes the two zeros"))
-        if self._filtered_again and any(isinstance(value, float) and math.isnan(value) for value in values):
-            is_member = all_of(is_member, make_unknown(str(is_member), "pyarrow distinguishes some NaN"))
+        if self._filtered_again and pa.types.is_floating(kind) and _has_zero_or_nan(value_set):
+            # pyarrow's `is_in` distinguishes the two zeros and some NaN, so its negation may be true for one of them.
+            is_member = all_of(is_member, make_unknown(str(is_member), "pyarrow distinguishes zeros and NaN"))
         null = IsNull(operand.column)
         # The options 0 to 3 are MATCH, SKIP, EMIT_NULL and INCONCLUSIVE. With MATCH and SKIP the result is never null.
         match options.get("null_matching_behavior"):

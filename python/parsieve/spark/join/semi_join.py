@@ -117,7 +117,9 @@ class Keys(NamedTuple):
         """Return a condition that is true of every row with such a key; None if there is none."""
         field = pc.field(self.name)
         if self.values is not None:
-            return field.isin(self.values)
+            # `isin` converts the values to the type of the column, which may be too narrow for some of them.
+            is_number = pa.types.is_primitive(self.kind.arrow) and not pa.types.is_temporal(self.kind.arrow)
+            return (field.cast(self.kind.arrow) if is_number else field).isin(self.values)
         return None if self.min_max is None else (field >= self.min_max[0]) & (field <= self.min_max[1])
 
     def without_unmatched(self, frame: Any, right: Any, fpp: float) -> Any:

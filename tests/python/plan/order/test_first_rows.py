@@ -220,6 +220,48 @@ def test_every_method_returns_the_same_rows(tmp_path: Path) -> None:
     assert plan.count_rows() == plan.to_arrow(columns=[]).num_rows == 3
 
 
+@pytest.mark.parametrize("columns", [[], ["id"], None])
+def test_a_limit_without_an_order_counts_its_rows(tmp_path: Path, columns: list[str] | None) -> None:
+    for number in range(4):
+        pq.write_table(pa.table({"id": range(number * 5, number * 5 + 5)}), tmp_path / f"{number}.parquet")
+    table = ps.open_table(tmp_path)
+    for where, limit, expected in ((None, 7, 7), (None, 100, 20), ("id >= 12", 3, 3), ("id < 0", 3, 0), (None, 0, 0)):
+        plan = table.plan(where, limit=limit)
+        rows = plan.to_arrow(columns)
+        assert (rows.num_rows, plan.count_rows()) == (expected, expected), (where, limit)
+        assert rows.column_names == (["id"] if columns is None else columns)
+
+
+@pytest.mark.parametrize(
+    ("kind", "engine"),
+    [
+        (pa.decimal256(40, 2), "polars"),
+        (pa.timestamp("us", "+05:30"), "polars"),
+        (pa.decimal256(40, 2), "duckdb"),
+        (pa.float16(), "duckdb"),
+    ],
+    ids=str,
+)
+def test_types_that_an_engine_lacks_are_rejected(tmp_path: Path, kind: pa.DataType, engine: str) -> None:
+    """A plan without an order rejects the same types."""
+    pq.write_table(pa.table({"id": [2, 1], "value": pa.array([1, 2]).cast(kind)}), tmp_path / "0.parquet")
+    table = ps.open_table(tmp_path)
+    messages = []
+    for plan in (table.plan(), table.plan(order_by="id", limit=1), table.plan(limit=1)):
+        with pytest.raises(UnsupportedError) as caught:
+            plan.to_polars() if engine == "polars" else plan.to_duckdb()
+        messages.append(str(caught.value))
+    assert len(set(messages)) == 1
+    assert table.plan(order_by="id", limit=1).to_arrow()["id"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize("kind", [pa.struct({"x": pa.int64()}), pa.list_(pa.int64()), pa.map_(pa.int64(), pa.int64())])
+def test_nested_columns_have_no_order(tmp_path: Path, kind: pa.DataType) -> None:
+    pq.write_table(pa.table({"s": pa.nulls(2, kind), "id": [1, 2]}), tmp_path / "0.parquet")
+    with pytest.raises(UnsupportedError, match=r"cannot sort by s: its type .* has no order"):
+        ps.open_table(tmp_path).plan(order_by="s")
+
+
 def test_wrong_arguments(tmp_path: Path) -> None:
     pq.write_table(pa.table({"at": [1], "tags": [["a"]]}), tmp_path / "0.parquet")
     table = ps.open_table(str(tmp_path))
