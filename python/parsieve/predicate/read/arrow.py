@@ -341,8 +341,9 @@ class _Reader:
 
     def _is_in(self, node: _Node, options: dict[str, Any]) -> Expr:
         operand, value_set = self.operand(node), options["value_set_scalar"].values
-        is_cast = isinstance(node, _Call) and node.name == "cast"
-        kind = _options(node)["to_type_scalar"].type if is_cast else operand.column.value_type
+        kind = operand.column.value_type
+        if isinstance(node, _Call) and node.name == "cast":
+            kind = _options(node)["to_type_scalar"].type
         if operand.step is None and not _converts_exactly(value_set, kind):
             raise NotUnderstoodError(f"pyarrow converts some of the values to {kind}, which changes them")
         values = [scalar_value(value) for value in value_set]
