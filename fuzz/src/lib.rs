@@ -13,6 +13,7 @@ pub mod page_values;
 pub mod probe;
 pub mod rewrite;
 pub mod rows;
+pub mod samples;
 pub mod seeds;
 pub mod shelf;
 pub mod sieve;

@@ -9,7 +9,7 @@ use parsieve::sieve::{
     unit_root_over,
 };
 
-use super::seeds;
+use super::samples;
 use super::sieve::{Probes, SMALL, frame, unframe};
 use super::sieve_unit_root::query_everything;
 
@@ -34,14 +34,14 @@ trait Compacted: Probes + 'static {
 impl Compacted for u64 {
     fn base() -> &'static Base<Self> {
         static BASE: OnceLock<Base<u64>> = OnceLock::new();
-        BASE.get_or_init(|| Base::new(seeds::words(120)))
+        BASE.get_or_init(|| Base::new(samples::words(120)))
     }
 }
 
 impl Compacted for u128 {
     fn base() -> &'static Base<Self> {
         static BASE: OnceLock<Base<u128>> = OnceLock::new();
-        let wide = || seeds::words(60).into_iter().map(|(key, unit)| (u128::from(key) << 40 | 7, unit)).collect();
+        let wide = || samples::words(60).into_iter().map(|(key, unit)| (u128::from(key) << 40 | 7, unit)).collect();
         BASE.get_or_init(|| Base::new(wide()))
     }
 }
@@ -49,7 +49,7 @@ impl Compacted for u128 {
 impl Compacted for Bytes {
     fn base() -> &'static Base<Self> {
         static BASE: OnceLock<Base<Bytes>> = OnceLock::new();
-        BASE.get_or_init(|| Base::new(seeds::texts(80)))
+        BASE.get_or_init(|| Base::new(samples::texts(80)))
     }
 }
 
@@ -63,7 +63,7 @@ impl<K: Probes> Base<K> {
         stream.put(built.segments);
         let (lookups, keys) = stream.take();
         let stats = vec![Stats::default(); 9];
-        let root = unit_root_over(info::<K>(7), seeds::layout(), stats, &built.spans, stream.into_entries(), 1);
+        let root = unit_root_over(info::<K>(7), samples::layout(), stats, &built.spans, stream.into_entries(), 1);
         Self { root: root.unwrap().root, file: [lookups, keys].concat(), pairs }
     }
 
@@ -139,7 +139,7 @@ fn compact_again<K: Compacted>(timeline: &UnitTimeline<K>, masked: &[u32]) -> pa
     let touched = timeline.touched(masked, &[]);
     let layout = timeline.all_units()?.layout;
     let mut kept = timeline.kept(&touched.segments, FILES.old, masked, &[])?;
-    let slices = seeds::layout();
+    let slices = samples::layout();
     let is_read = |unit: u32| touched.slices.binary_search(&name(&slices, unit).0).is_ok();
     let again = K::base().pairs.iter().filter(|(_, unit)| is_read(*unit));
     let mut keys: Vec<(K, u32, u64)> = again.map(|(key, unit)| (key.clone(), *unit, 1)).collect();
@@ -183,7 +183,7 @@ fn check_compacted<K: Compacted>(
         compacted.load_segment(at, &bytes).unwrap();
     }
     query_everything(&compacted);
-    let slices = seeds::layout();
+    let slices = samples::layout();
     let changed = timeline.changed();
     for (key, unit) in &K::base().pairs {
         let (slice, unit) = name(&slices, *unit);
@@ -208,13 +208,13 @@ fn keeps<K: Key>(timeline: &UnitTimeline<K>, key: &K, slice: u32, unit: u32) -> 
 
 /// Returns deltas of each width, with and without a keys section.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let wide = || seeds::words(9).into_iter().map(|(key, unit)| (u128::from(key) << 40 | 9, unit)).collect();
+    let wide = || samples::words(9).into_iter().map(|(key, unit)| (u128::from(key) << 40 | 9, unit)).collect();
     [
-        seed(0, seeds::words(9), false),
-        seed(2, seeds::words(30), true),
+        seed(0, samples::words(9), false),
+        seed(2, samples::words(30), true),
         seed(1, wide(), true),
-        seed(9, seeds::texts(20), true),
-        seed(0, seeds::texts(2), false),
+        seed(9, samples::texts(20), true),
+        seed(0, samples::texts(2), false),
     ]
     .to_vec()
 }

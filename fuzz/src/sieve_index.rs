@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use parsieve::sieve::{Answer, Index, Query, Root, root};
 
-use super::seeds;
+use super::samples;
 
 struct SmallIndex {
     pairs: Vec<(u64, u32)>,
@@ -17,8 +17,8 @@ static SMALL: OnceLock<SmallIndex> = OnceLock::new();
 /// Applies `data` as changes of three bytes each: a position and a mask that is XORed with the byte there.
 pub fn run(data: &[u8]) {
     let small = SMALL.get_or_init(|| {
-        let pairs = seeds::words(120);
-        let (root, file) = seeds::index(&pairs);
+        let pairs = samples::words(120);
+        let (root, file) = samples::index(&pairs);
         SmallIndex { pairs, root: root::write(&root), file }
     });
     let (mut root, mut file) = (small.root.clone(), small.file.clone());

@@ -1,8 +1,8 @@
 //! `SieveBuild` builds segments from runs or from sorted rows.
 
 use super::axis::{SieveAxis, SieveOptions};
+use super::places::{Places, SideCounts, stats};
 use super::runs::SievePairs;
-use super::shares::Places;
 use super::unit_timeline::SieveUnitTimeline;
 use super::units::check_sides;
 use super::{Erased, LocationNames, bytes_of, erased_by, for_each_key, key_type_mismatch, locations};
@@ -11,7 +11,7 @@ use crate::int::to_u64;
 use crate::python::column::Column;
 use crate::sieve::{
     ArrowKey, Axis, Builder, Built, Bytes, EncodedRoot, IndexInfo, Kept, Layout, Merge, Options, RunSorter,
-    SegmentStream, Share, SortableKey, SortedBuild, Stats, root, root_over, unit_root_over,
+    SegmentStream, Share, SortableKey, SortedBuild, root, root_over, unit_root_over,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
@@ -30,8 +30,6 @@ type SectionBytes = (Vec<u8>, Vec<u8>);
 type Finished = (Vec<u8>, SectionBytes);
 /// A root of version 2, and the last bytes of both sections.
 type FinishedUnits = (EncodedRoot, SectionBytes);
-/// The nulls and NaNs of each location, and whether it has unread rows.
-pub(super) type SideCounts = Vec<(u64, u64, bool)>;
 
 struct PartialIndex<K: SortableKey> {
     merge: Merge<K>,
@@ -212,10 +210,6 @@ fn key<K: ArrowKey>(ordinal: Option<&[u8]>) -> Result<Option<K>> {
     let key =
         |bytes| K::from_ordinal(bytes).ok_or(Error::new(ErrorKind::SieveOption("a bound is the ordinal of a key")));
     ordinal.map(key).transpose()
-}
-
-pub(super) fn stats<K>(sides: SideCounts) -> Vec<Stats<K>> {
-    sides.into_iter().map(|(nulls, nans, unknown)| Stats { span: None, nulls, nans, unknown }).collect()
 }
 
 type AnyBuild = Erased<PartialIndex<u64>, PartialIndex<u128>, PartialIndex<Bytes>>;

@@ -7,6 +7,7 @@
 mod axis;
 mod build;
 mod delta;
+mod places;
 mod query;
 mod runs;
 mod shares;

@@ -1,9 +1,9 @@
 //! Joins the shares of partitions that were built apart, and samples the keys of runs to divide them into partitions.
 
 use super::axis::{SieveAxis, SieveOptions};
-use super::build::{SideCounts, stats};
-use super::units::{SieveUnits, check_sides};
-use super::{LocationNames, bytes_of, erased_by, for_each_key, to_bytes};
+use super::places::{Places, SideCounts, stats};
+use super::units::check_sides;
+use super::{bytes_of, erased_by, for_each_key, to_bytes};
 use crate::error::{Error, Result};
 use crate::int::saturating_u32;
 use crate::sieve::{
@@ -54,13 +54,6 @@ pub(super) fn join_sieve_shares<'py>(
             (root, pages, PyBytes::new(py, &joined.1)).into_pyobject(py)
         }
     }
-}
-
-/// The places of an index: named locations, or units of slices.
-#[derive(FromPyObject)]
-pub(super) enum Places<'py> {
-    Units(Bound<'py, SieveUnits>),
-    Names(Vec<LocationNames>),
 }
 
 /// Return the number of pairs in a piece of a run, and a sample of `count` keys at even distances, starting with the
