@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from parsieve.errors import ConflictError
@@ -14,7 +15,8 @@ if sys.platform != "win32":
     import fcntl
 
 BINARY = getattr(os, "O_BINARY", 0)
-# Small enough that a copied chunk is still in the processor's cache when it is read back.
+# Small enough that a copied chunk is still in the processor's cache when it is read back. A multiple of the sectors of
+# any disk.
 CHUNK = 512 << 10
 # Longer than one tick of any kernel's file clock.
 TICKS_NS = 50_000_000
@@ -51,6 +53,14 @@ def check_unchanged(path: Path, fd: int, expected: Identity) -> None:
         raise ConflictError(f"{path} was changed in the meantime; nothing was replaced")
 
 
+def is_at(path: Path, fd: int) -> bool:
+    """Return whether a path still leads to the open file, so that no process has replaced or removed it."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(fd))
+    except FileNotFoundError:
+        return False
+
+
 def lock(path: Path, fd: int) -> None:
     """Keep other parsieve processes from changing or replacing the file until `fd` is closed."""
     if sys.platform == "win32":
@@ -75,6 +85,11 @@ def name_in_errors(path: Path | str) -> Iterator[None]:
         raise
 
 
+def size(fd: int) -> int:
+    """Return the size of the open file."""
+    return os.fstat(fd).st_size
+
+
 def read(fd: int, start: int, length: int) -> bytes:
     """Read at most `length` bytes from `start` on; at the end of the file there are none."""
     os.lseek(fd, start, os.SEEK_SET)
@@ -96,12 +111,29 @@ def read_range(fd: int, start: int, end: int) -> bytes:
     return b"".join(read_chunks(fd, start, end))
 
 
+def checksum(fd: int, start: int, end: int) -> int:
+    """Return the CRC-32 of a range."""
+    result = 0
+    for data in read_chunks(fd, start, end):
+        result = zlib.crc32(data, result)
+    return result
+
+
 def write(fd: int, start: int, data: bytes) -> None:
     """Write all of `data` at `start`."""
     os.lseek(fd, start, os.SEEK_SET)
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]
+
+
+def fill_with_zeros(data: bytes, start: int, ranges: Sequence[Range]) -> bytes:
+    """Return the bytes of a file at `start`, with zeros in some ranges of the file."""
+    for first, last in ranges:
+        first, last = max(first - start, 0), min(last - start, len(data))
+        if first < last:
+            data = data[:first] + bytes(last - first) + data[last:]
+    return data
 
 
 def sync_folder(folder: Path) -> None:

@@ -188,7 +188,7 @@ class _Copy:
             data = descriptors.read(self._old, start, min(descriptors.CHUNK, self.length - start))
             if not data:
                 raise ConflictError("the source became shorter during the copy; nothing was replaced")
-            data = _fill_with_zeros(data, start, self._wipe)
+            data = descriptors.fill_with_zeros(data, start, self._wipe)
             descriptors.write(self._new, start, data)
             if not _has_bytes(self._new, start, data):
                 raise OSError("a copied byte differs from the source; nothing was replaced")
@@ -211,15 +211,6 @@ def _share_blocks(old: int, new: int, length: int) -> bool:
         return False
     os.ftruncate(new, length)
     return True
-
-
-def _fill_with_zeros(data: bytes, start: int, wipe: Sequence[Range]) -> bytes:
-    """Return the bytes of a file at `start`, with zeros in the ranges `wipe` of the file."""
-    for first, last in wipe:
-        first, last = max(first - start, 0), min(last - start, len(data))
-        if first < last:
-            data = data[:first] + bytes(last - first) + data[last:]
-    return data
 
 
 def _has_bytes(new: int, start: int, expected: bytes) -> bool:

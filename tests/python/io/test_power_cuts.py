@@ -28,7 +28,7 @@ def record(
     old = path.read_bytes()
     recording = disk.RecordingOs(folder)
     with monkeypatch.context() as patched:
-        patched.setattr(fd, "CHUNK", 1000)
+        patched.setattr(fd, "CHUNK", 1024)
         disk.patch_os(patched, recording)
         ps.add_filters(path, columns=["id", "s"], in_place=in_place)
     new = path.read_bytes()

@@ -3,27 +3,62 @@
 import os
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from parsieve.io import fd, in_place, replace
+from parsieve.io import fd, replace
+from parsieve.io.in_place import change as in_place_change
+from parsieve.io.in_place import first_format, journal
 
 # Functions of `os` that change neither contents nor names. Any other function that is not recorded fails the test.
 HARMLESS = "fstat stat lstat read fchown chmod utime path fspath fsdecode strerror".split()
 CONSTANTS = "O_RDONLY O_RDWR O_CREAT O_EXCL SEEK_SET SEEK_END name O_BINARY".split()
 
 
+# Disks write whole sectors.
+SECTOR = 512
+
 # The modules that change local files.
-MODULES = (fd, in_place, replace)
+MODULES = (fd, in_place_change, first_format, journal, replace)
 
 
 def patch_os(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
     """Replace the module `os` in all modules that change local files."""
     for module in MODULES:
         monkeypatch.setattr(module, "os", fake)
+
+
+class Crash(BaseException):
+    """The end of a process that a test simulates."""
+
+
+class CrashingOs:
+    """The module `os` of a process that ends right before a call: the call of a function with this number."""
+
+    def __init__(self, call: str, number: int) -> None:
+        self._call, self._left, self._is_dead = call, number, False
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(os, name)
+        if name == self._call or self._is_dead:
+            self._left -= 1
+            # After the crash no further call takes effect, so nothing cleans up.
+            self._is_dead = self._is_dead or self._left == 0
+        if self._is_dead and name in ("write", "ftruncate", "unlink", "replace", "fsync"):
+            raise Crash
+        return found
+
+
+def crash(run: Callable[[], object], call: str, number: int = 1) -> None:
+    """Run a function that changes files in small steps, and crash right before a system call."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(fd, "CHUNK", 2 * SECTOR)
+        patch_os(patched, CrashingOs(call, number))
+        with pytest.raises(Crash):
+            run()
 
 
 class Change(NamedTuple):
@@ -162,13 +197,20 @@ def _survivor(recorded: RecordingOs, prefix: list[Change], luck: str, chance: ra
         elif change.kind == "write" and survives(at, change.file):
             data = change.data
             if luck == "torn" and at >= synced.get(change.file, 0):
-                data = data[: chance.randrange(len(data) + 1)]
+                data = data[: _torn_length(change.start, chance.randrange(len(data) + 1))]
             content = contents.setdefault(change.file, bytearray())
             content.extend(bytes(max(0, change.start - len(content))))
             content[change.start : change.start + len(data)] = data
         elif change.kind == "truncate" and survives(at, change.file):
-            del contents[change.file][change.start :]
+            content = contents[change.file]
+            del content[change.start :]
+            content.extend(bytes(change.start - len(content)))
     return {name: bytes(contents[number]) for name, number in names.items()}
+
+
+def _torn_length(start: int, length: int) -> int:
+    """Return the length of a write that was torn after about `length` bytes: a disk writes whole sectors."""
+    return max((start + length) // SECTOR * SECTOR - start, 0)
 
 
 def _created_number(changes: list[Change], name: str) -> int:

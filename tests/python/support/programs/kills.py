@@ -18,6 +18,7 @@ from typing import Any
 
 import parsieve as ps
 from parsieve.io import fd, in_place, replace
+from parsieve.io.in_place import change, journal
 
 CALLS = "open write fdatasync ftruncate fsync fchown chmod utime close lseek read replace unlink stat fstat".split()
 
@@ -52,7 +53,7 @@ class KillingOs:
 
 def patch_os(fake: Any) -> None:
     """Replace the module `os` in all modules that change local files."""
-    for module in (fd, in_place, replace):
+    for module in (fd, change, journal, replace):
         vars(module)["os"] = fake
 
 
@@ -115,7 +116,7 @@ def main(folder: Path, mode: str, count: int, change_in_place: bool) -> None:
         if change_in_place:
             # Kill the recovery too.
             while in_place.journal_path(path).exists():
-                interrupted = random.randrange(1, 12)
+                interrupted = random.randrange(1, 40)
 
                 def undo(deadly: int = interrupted) -> None:
                     patch_os(KillingOs(deadly, False))
