@@ -11,8 +11,8 @@ use parsieve::bloom::Sbbf;
 use parsieve::crypto;
 use parsieve::parquet::{Decryptor, NewFilter, OldFooter, ParquetFile};
 use parsieve::sieve::{
-    AxisType, Builder, Bytes, Change, ChangedSlice, Cut, Delta, Format, IndexInfo, Key, KeylessRows, Layout, Options,
-    Root, SectionRange, SegmentStream, SliceLayout, Stats, UnitDelta, root, unit_root_over,
+    AxisType, Builder, Change, ChangedSlice, Delta, Format, IndexInfo, Key, KeylessRows, Options, SectionRange,
+    SegmentStream, Stats, UnitDelta, root, unit_root_over,
 };
 
 use super::samples::{index_with, layout, texts, words};
