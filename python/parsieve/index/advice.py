@@ -36,8 +36,10 @@ from parsieve.observe.notebook import html_of
 from parsieve.predicate.builder import is_text
 from parsieve.predicate.elements import flat
 from parsieve.predicate.expr import value_type
-from parsieve.predicate.expressions.expression import index_name
+from parsieve.predicate.expressions.expression import computed, index_name
 
+# "auto" estimates whether an index pays off if a table has at least this many files. A sample of few is not reliable.
+FEW_FILES = 8
 SAMPLED_SLICES = 16
 # How many keys to look up in every sampled slice.
 PROBES = 512
@@ -175,6 +177,15 @@ def advise_column(
         return _advise_text(snapshot, path, texts)
     advice = _advise_keys(lake, snapshot, path, asked.ranges, fpp)
     return advice._replace(texts=texts.estimates, why=f"{advice.why}; for text inside the values, {_also(texts)}")
+
+
+def advise_auto(lake: Lake, snapshot: Snapshot, paths: Sequence[ColumnPath]) -> dict[ColumnPath, Advice]:
+    """Return the advice that a build with kind="auto" follows. There is none for few files, nor for expressions."""
+    if len(snapshot.slices) < FEW_FILES:
+        return {}
+    # An expression can have a Sieve index only.
+    plain = [path for path in paths if computed(path, snapshot.schema) is None]
+    return {path: advise_column(lake, snapshot, path) for path in plain}
 
 
 def _advise_text(snapshot: Snapshot, path: ColumnPath, texts: TextAdvice) -> Advice:

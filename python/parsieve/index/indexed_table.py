@@ -15,12 +15,11 @@ from parsieve.index.log.garbage import OLDER_THAN
 from parsieve.index.table_index import TableIndex
 from parsieve.lake.base import Lake
 from parsieve.observe.maintenance import maintains
-from parsieve.predicate.expressions.expression import computed, index_name
+from parsieve.predicate.expressions.expression import index_name
 
 # Plans need none of the modules that build and change an index, so these are imported where they are used.
 if TYPE_CHECKING:
     from parsieve._typing import ColumnName
-    from parsieve.index.advice import Advice
     from parsieve.index.findings import IndexProblem
     from parsieve.index.inspect import IndexStats
     from parsieve.index.reports import (
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
         ExpireReport,
         UpdateReport,
     )
-
-# "auto" estimates whether an index pays off if a table has at least this many files.
-FEW_FILES = 8
 
 
 class Opened(Protocol):
@@ -113,7 +109,7 @@ class IndexedTable:
         """
         from parsieve.filters.options import checked_fpp
         from parsieve.index.accounts import Account
-        from parsieve.index.advice import advise_column
+        from parsieve.index.advice import advise_auto
         from parsieve.index.bloom.build import fields_of
         from parsieve.index.build.kinds import by_content, check_kind
         from parsieve.index.build.unit_choice import check_unit, choose_unit
@@ -132,15 +128,13 @@ class IndexedTable:
         snapshot = account.settle(self.opened.lake, snapshot)
         lake = self.opened.lake.exposing(column_paths(expose, snapshot.schema))
         chosen = dict.fromkeys(paths, "sieve" if kind == "auto" else kind)
-        # A sample of few files is not reliable.
-        notes = []
-        advice: dict[tuple[str, ...], Advice] = {}
-        if kind == "auto" and len(snapshot.slices) >= FEW_FILES:
-            # An expression can have a Sieve index only.
-            plain = [path for path in paths if computed(path, snapshot.schema) is None]
-            advice = {path: advise_column(lake, snapshot, path) for path in plain}
-            chosen |= {path: column.recommendation for path, column in advice.items()}
-            notes = [_why_none(column) for column in advice.values() if column.recommendation == "none"]
+        advice = advise_auto(lake, snapshot, paths) if kind == "auto" else {}
+        chosen |= {path: column.recommendation for path, column in advice.items()}
+        notes = [
+            f'{column.column}: no index, {column.why}; kind="sieve" builds one anyway'
+            for column in advice.values()
+            if column.recommendation == "none"
+        ]
         sieves = [path for path, kind in chosen.items() if kind in ("sieve", "both")]
         blooms = [path for path, kind in chosen.items() if kind in ("bloom", "both")]
         texts = by_content(chosen)
@@ -500,7 +494,3 @@ class IndexedTable:
         """
         view = self.opened.index.look()
         return {} if view is None else {index_name(path): self.opened.index.stats(path) for path in view.columns}
-
-
-def _why_none(advice: Advice) -> str:
-    return f'{advice.column}: no index, {advice.why}; kind="sieve" builds one anyway'

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parsieve.index.advice import advise_column
+from parsieve.index.advice import advise_auto
 from parsieve.index.build.kinds import content_of
 from parsieve.index.build.unit_choice import check_unit, choose_unit
-from parsieve.index.indexed_table import FEW_FILES
 from parsieve.index.log.commit import Layout
 from parsieve.index.scan.units import Unit
 from parsieve.index.text.build import units_for
 from parsieve.lake.base import ColumnPath, Lake, Snapshot
-from parsieve.predicate.expressions.expression import computed
 
 
 def choose(
@@ -31,11 +29,7 @@ def choose(
     are too few files for a sample, its kind is "sieve".
     """
     check_unit(unit)
-    advice = {}
-    if kind == "auto" and len(snapshot.slices) >= FEW_FILES:
-        # An expression can have a Sieve index only.
-        plain = [path for path in paths if computed(path, snapshot.schema) is None]
-        advice = {path: advise_column(lake, snapshot, path) for path in plain}
+    advice = advise_auto(lake, snapshot, paths) if kind == "auto" else {}
     kinds = dict.fromkeys(paths, "sieve" if kind == "auto" else kind)
     kinds |= {path: column.recommendation for path, column in advice.items()}
     units = {path: column.unit for path, column in advice.items()} if unit == "auto" else {}
