@@ -246,7 +246,7 @@ def _precision(stats: Any) -> dict[str, str]:
 
 def _sizes(table: ps.Table) -> dict[str, dict[str, int]]:
     """Return for each column's index the bytes on disk, and how many of them lookups read."""
-    view = table.opened.index.look()
+    view = table.opened.index.look(table.opened.lake.schema_with_ids())
     if view is None:
         return {}
     return {

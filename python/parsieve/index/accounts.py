@@ -17,7 +17,7 @@ from parsieve.index.build.settle import log_left_out, path_of_slice, settle, uns
 from parsieve.index.findings import name_of
 from parsieve.index.log import bindings
 from parsieve.index.log.parts import naming_remedy
-from parsieve.index.reports import BuildReport, CompactReport, UpdateReport
+from parsieve.index.reports import BuildReport, CompactReport, ConvertReport, UpdateReport
 from parsieve.index.sizes import lookup_bytes, pages_bytes, stored_bytes
 from parsieve.index.view import View
 from parsieve.lake.base import ColumnPath, Lake, LeftOut, Location, Slice, Snapshot
@@ -117,14 +117,31 @@ class Account:
         paths = [path for path, kind in columns.items() if kind != "none"]
         sizes, num_bytes = (0, 0), 0
         if view is not None and paths:
+            view = self._named(view)
             sizes, num_bytes = (stored_bytes(view.commit, paths), lookup_bytes(view, paths)), pages_bytes(view.commit)
         names = {index_name(path): kind for path, kind in columns.items()}
         rows = sum(self.rows.values())
         notes = (*notes, *self.notes)
         return BuildReport(names, len(self.rows), rows, *sizes, self.seconds, self.left_out, notes, num_bytes)
 
+    def converted(
+        self, before: View, view: View | None, paths: Sequence[ColumnPath], notes: Sequence[str]
+    ) -> ConvertReport:
+        """Return the report of a conversion of some columns. There is no new version if there are none."""
+        sizes, num_bytes = (0, 0, 0), 0
+        if view is not None:
+            view = self._named(view)
+            stored = stored_bytes(before.commit, paths), stored_bytes(view.commit, paths)
+            sizes, num_bytes = (*stored, lookup_bytes(view, paths)), pages_bytes(view.commit)
+        names = tuple(map(index_name, paths))
+        rows = sum(self.rows.values())
+        notes = (*notes, *self.notes)
+        return ConvertReport(names, len(self.rows), rows, *sizes, self.seconds, self.left_out, notes, num_bytes)
+
     def compacted(self, before: View | None, view: View, snapshot: Snapshot) -> CompactReport:
         """Return the report of a compaction. `before` is the index before the compaction."""
+        before = None if before is None else before.named(snapshot.schema)
+        view = view.named(snapshot.schema)
         states = {} if before is None else before.columns
         merged = {
             index_name(path): len(state.deltas)
@@ -151,6 +168,10 @@ class Account:
             left_out=self._left_out_of_compaction(before, view, snapshot),
             pages_bytes=pages_bytes(view.commit),
         )
+
+    def _named(self, view: View) -> View:
+        """Return a version with the current names of the columns."""
+        return view if self.snapshot is None else view.named(self.snapshot.schema)
 
     def _left_out_of_compaction(self, before: View | None, view: View, snapshot: Snapshot) -> tuple[LeftOut, ...]:
         """Return the files of a snapshot that an index covered, but no longer covers after a compaction."""
@@ -180,7 +201,7 @@ class Account:
         }
         left_out = sum(name in self._left_out for name in names_of_slices(slices))
         return UpdateReport(
-            columns=() if view is None else names_of(view),
+            columns=() if view is None else names_of(self._named(view)),
             files_read=len(self.rows),
             files_renewed=len(renewed_locations),
             files_removed=sum(location not in current for location in before),

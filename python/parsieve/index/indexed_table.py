@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve.index.build.expired import repeat_if_expired
@@ -277,7 +278,7 @@ class IndexedTable:
         view = self.opened.index.compact(
             self.opened.lake.exposing(column_paths(expose, snapshot.schema)),
             snapshot,
-            self._named(columns),
+            self._named(columns, snapshot.schema),
             purge=purge,
             memory=memory,
             threads=threads,
@@ -319,10 +320,7 @@ class IndexedTable:
         from parsieve.filters.options import checked_fpp
         from parsieve.index.accounts import Account
         from parsieve.index.build.lost import why_lost
-        from parsieve.index.build.target import Target
         from parsieve.index.build.unit_choice import check_unit, choose_unit
-        from parsieve.index.reports import ConvertReport
-        from parsieve.index.sizes import lookup_bytes, pages_bytes, stored_bytes
 
         check_unit(unit)
         rate = None if fpp is None else checked_fpp(fpp)
@@ -330,21 +328,19 @@ class IndexedTable:
         account = Account()
         before = self.opened.index.require()
         snapshot = account.settle(self.opened.lake, self.opened.lake.snapshot())
-        target = Target.of(snapshot)
+        before = before.named(snapshot.schema)
         in_format_1 = [state for state in before.columns.values() if state.layout is None]
-        current = {state.path: target.find_column(state) for state in in_format_1}
+        reasons = [why_lost(snapshot.schema, state) for state in in_format_1]
         lake = self.opened.lake.exposing(column_paths(expose, snapshot.schema))
         layouts = {
-            column[0]: Layout(choose_unit(lake, snapshot, column[0], unit), rate, bool(keep_keys))
-            for column in current.values()
-            if column is not None
+            state.path: Layout(choose_unit(lake, snapshot, state.path, unit), rate, bool(keep_keys))
+            for state, reason in zip(in_format_1, reasons, strict=True)
+            if reason is None
         }
-        reasons = [why_lost(snapshot.schema, state) for state in in_format_1]
         notes = [f"{reason}, so its index was not converted" for reason in reasons if reason is not None]
-        sizes = (0, 0, 0)
         view = None
         if layouts:
-            view = self.opened.index.build(
+            self.opened.index.build(
                 lake,
                 snapshot,
                 list(layouts),
@@ -356,22 +352,7 @@ class IndexedTable:
                 operation="convert",
             )
             view = self.opened.index.map_pages(lake, snapshot, pages, progress=progress, account=account)
-            earlier = [path for path, column in current.items() if column is not None]
-            sizes = (
-                stored_bytes(before.commit, earlier),
-                stored_bytes(view.commit, layouts),
-                lookup_bytes(view, layouts),
-            )
-        return ConvertReport(
-            tuple(index_name(path) for path in layouts),
-            len(account.rows),
-            sum(account.rows.values()),
-            *sizes,
-            account.seconds,
-            account.left_out,
-            (*notes, *account.notes),
-            0 if view is None else pages_bytes(view.commit),
-        )
+        return account.converted(before, view, list(layouts), notes)
 
     @maintains("expire")
     def expire_index(self, older_than: dt.timedelta | dt.datetime | float = OLDER_THAN) -> ExpireReport:
@@ -417,14 +398,18 @@ class IndexedTable:
         {}
         """
         self.opened.index.refresh()
-        return self.opened.index.drop(self._named(columns))
+        schema = None if columns is None else self.opened.lake.schema_with_ids()
+        return self.opened.index.drop(self._named(columns, schema), schema)
 
-    def _named(self, columns: ColumnName | Sequence[ColumnName] | None) -> list[ColumnName] | None:
+    def _named(
+        self, columns: ColumnName | Sequence[ColumnName] | None, schema: pa.Schema | None
+    ) -> list[ColumnName] | None:
+        """Return the paths of indexed columns with these names in a schema."""
         if columns is None:
             return None
         listed = [columns] if isinstance(columns, str | tuple) else list(columns)
         view = self.opened.index.newest()
-        indexed = () if view is None else view.commit.indexed
+        indexed = () if view is None else view.named(schema).commit.indexed
         # A name may contain a dot.
         return [indexed_name(name, indexed) for name in listed]
 
@@ -458,7 +443,7 @@ class IndexedTable:
         >>> table.index_kinds()
         {'id': 'bloom'}
         """
-        view = self.opened.index.look()
+        view = self.opened.index.look(self.opened.lake.schema_with_ids())
         return {} if view is None else {index_name(path): kind for path, kind in view.kinds.items()}
 
     def count_uncovered(self) -> dict[str, int]:
@@ -477,7 +462,10 @@ class IndexedTable:
         {'id': 1}
         """
         view = self.opened.index.look()
-        counts = {} if view is None else view.count_uncovered(self.opened.lake.snapshot().slices)
+        if view is None:
+            return {}
+        snapshot = self.opened.lake.snapshot()
+        counts = view.named(snapshot.schema).count_uncovered(snapshot.slices)
         return {index_name(path): count for path, count in counts.items()}
 
     def index_stats(self) -> dict[str, IndexStats]:
@@ -492,5 +480,7 @@ class IndexedTable:
         >>> stats.keys, stats.rows, stats.locations
         (2, 2, 1)
         """
-        view = self.opened.index.look()
-        return {} if view is None else {index_name(path): self.opened.index.stats(path) for path in view.columns}
+        schema = self.opened.lake.schema_with_ids()
+        view = self.opened.index.look(schema)
+        columns = () if view is None else view.columns
+        return {index_name(path): self.opened.index.stats(path, schema) for path in columns}

@@ -171,14 +171,15 @@ def _lookups(reader: sieve.InspectedColumn, segments: Sequence[int]) -> Iterator
 def verify(view: View, lake: Lake | None, snapshot: Snapshot | None) -> list[IndexProblem]:
     """Read and check every part of a version. With a lake, also look up every row of the slices that it covers."""
     problems: list[IndexProblem] = []
-    for state in view.columns.values():
+    commit = view.commit if snapshot is None else view.commit.named(snapshot.schema)
+    for state in commit.columns.values():
         problems += sieve.verify(view.store, state, lake, snapshot)
-    for bloom_state in (*view.commit.blooms.values(), *view.commit.texts.values()):
+    for bloom_state in (*commit.blooms.values(), *commit.texts.values()):
         problems += bloom.verify(view.store, bloom_state, lake, snapshot)
     if snapshot is not None:
         problems += [
             IndexProblem(state.path, "type of the column", f"{now}; update_index() drops this index", loses_rows=False)
-            for state in view.commit.states
+            for state in commit.states
             if find_column(snapshot.schema, state) is None and (now := new_type(snapshot.schema, state)) is not None
         ]
     if view.commit.pages is not None:

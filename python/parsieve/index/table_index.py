@@ -16,6 +16,8 @@ from parsieve.io.store.open import open_store
 
 # Plans need none of the modules that build and change an index, so these are imported where they are used.
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from parsieve.index.accounts import Account
     from parsieve.index.build.renewals import Renewed
     from parsieve.index.inspect import IndexProblem, IndexStats
@@ -362,9 +364,12 @@ class TableIndex:
         account.warn(self.store)
         return view
 
-    def drop(self, columns: Sequence[Column] | None = None) -> DropReport:
-        """Drop some columns, or all of them, and remove the files that are no longer needed."""
-        report = self._versions.drop(columns)
+    def drop(self, columns: Sequence[Column] | None = None, schema: pa.Schema | None = None) -> DropReport:
+        """Drop some columns, or all of them, and remove the files that are no longer needed.
+
+        `columns` are names in a schema, or without one, names in the index.
+        """
+        report = self._versions.drop(columns, schema)
         self.refresh()
         return report
 
@@ -376,10 +381,14 @@ class TableIndex:
         """Remove old versions, and files that no version references. The newest version stays."""
         return self._versions.expire(older_than, garbage_age)
 
-    def look(self) -> View | None:
-        """Load the newest version. Errors of the disk or the network become errors that name the store."""
+    def look(self, schema: pa.Schema | None = None) -> View | None:
+        """Load the newest version, with the names that its columns have in a schema, if one is given.
+
+        Errors of the disk or the network become errors that name the store.
+        """
         try:
-            return self.refresh()
+            view = self.refresh()
+            return None if view is None else view.named(schema)
         except OSError as error:
             raise _core.ParsieveError(f"the index in {self.store} cannot be read: {error}") from error
 
@@ -404,13 +413,13 @@ class TableIndex:
             self, lambda view: inspect.verify(view or self.require(), lake, snapshot), is_broken=bool
         )
 
-    def stats(self, column: Column) -> IndexStats:
-        """Return the size and precision of a column's index."""
+    def stats(self, column: Column, schema: pa.Schema | None = None) -> IndexStats:
+        """Return the size and precision of a column's index. `column` is a name in a schema, or else in the index."""
         from parsieve.index import inspect
 
         def stats(view: View | None) -> IndexStats:
             if view is None:
                 raise self._versions.not_found()
-            return inspect.stats(view, column)
+            return inspect.stats(view.named(schema), column)
 
         return repeat_if_expired(self, stats)

@@ -6,6 +6,7 @@ A part that cannot be read keeps the locations that it covers, and is listed in 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +42,11 @@ class View:
         """Show the version and its columns."""
         columns = ", ".join(f"{'.'.join(path)}: {kind}" for path, kind in sorted(self.kinds.items()))
         return f"<parsieve.index.View version {self.version}, {columns or 'no columns'}>"
+
+    def named(self, schema: pa.Schema | None) -> Self:
+        """Return the version with the names that its columns have in a schema. None keeps the names of the index."""
+        commit = self.commit if schema is None else self.commit.named(schema)
+        return self if commit == self.commit else type(self)(self.store, commit, self._newer)
 
     @property
     def kinds(self) -> dict[ColumnPath, str]:
@@ -91,7 +97,9 @@ class View:
 
     def expressions(self, schema: pa.Schema) -> list[Expression]:
         """Return the indexed expressions whose columns a schema has."""
-        expressions = [current_expression(schema, path, state.field_id) for path, state in self.columns.items()]
+        expressions = [
+            current_expression(schema, path, state.field_id, state.column_ids) for path, state in self.columns.items()
+        ]
         return [expression for expression in expressions if expression is not None]
 
     def bloom(self, column: str | Sequence[str], field_id: int | None = None) -> BloomReader | None:

@@ -117,6 +117,13 @@ class Fields:
             raise FormatError(f"{self._name}: {field!r} is not a list of strings")
         return tuple(texts)
 
+    def integers(self, field: str) -> tuple[int, ...]:
+        """Return a list of integers. Booleans do not count as integers."""
+        numbers = self.get(field, list)
+        if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
+            raise FormatError(f"{self._name}: {field!r} is not a list of integers")
+        return tuple(numbers)
+
     def rows(self, field: str, *kinds: type) -> list[list[Any]]:
         """Return a list of rows, each with values of these types."""
         rows = self.get(field, list)

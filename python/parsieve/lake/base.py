@@ -165,6 +165,8 @@ class Lake(ABC):
     keys: TableKeys | None = None
     # Whether each file has the table's types, or types that widen to them.
     types_are_certain = True
+    # Whether columns may have field ids, which stay the same when a column is renamed.
+    has_field_ids = False
     # Whether a file may be replaced by another file with the same name.
     files_may_be_replaced = False
 
@@ -200,6 +202,10 @@ class Lake(ABC):
     @abstractmethod
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """Return the current state of the table, or its state at a version, snapshot ID, instant or time."""
+
+    def schema_with_ids(self) -> pa.Schema | None:
+        """Return the current schema, in which columns may have been renamed; None if they have no field ids."""
+        return self.snapshot().schema if self.has_field_ids else None
 
     def settled(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot to index. Wait once, and briefly, for files that are too young to have a token."""

@@ -101,7 +101,8 @@ def _table(table: Table) -> str:
         body.append(line("files", f"{len(snapshot.slices):,}"))
         body.append(listing(count(len(fields), "column"), fields[:50], max(0, len(fields) - 50)))
     if view is not None:
-        names = [index_name(path) for path in view.commit.indexed]
+        named = view.named(None if snapshot is None else snapshot.schema)
+        names = [index_name(path) for path in named.commit.indexed]
         body.append(line("index", ", ".join(names) or "none"))
     return card("Table", table.format, body)
 

@@ -92,7 +92,7 @@ def test_an_update_notes_the_index_of_a_dropped_column(tmp_path: Path) -> None:
     report = ps.open_table(tmp_path).update_index()
     assert report.columns == ("a",)
     assert sorted(report.notes) == [
-        "a column of lower(b) was dropped or renamed, or has another type now, so its Sieve index was dropped",
+        "a column of lower(b) was dropped, or has another type now, so its Sieve index was dropped",
         "b was dropped from the table, so its Sieve index was dropped",
     ]
 

@@ -11,7 +11,7 @@ from parsieve.errors import ConflictError
 from parsieve.index.build.target import Target
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
-from parsieve.index.log.columns import field_id_of
+from parsieve.index.log.columns import column_ids_of, field_id_of
 from parsieve.index.log.commit import BloomState, ColumnState, Commit, TableState, TextState
 from parsieve.index.log.log import Log
 from parsieve.index.log.parts import Part
@@ -31,6 +31,8 @@ class BoundColumn(NamedTuple):
     type: pa.DataType
     table: TableState
     bindings: tuple[Part, ...]
+    # The field ids of the columns of an expression.
+    column_ids: tuple[int, ...]
 
 
 class Kind(Protocol[StateT, FilesT]):
@@ -72,25 +74,32 @@ def build_columns(
     for field in fields.values():
         kind.check(field)
     target = Target.of(snapshot)
-    before = log.newest()
+    before = _named(log.newest(), snapshot)
     instant = 1 if before is None else before.version + 1
     files, failed = kind.write(lake, target.slices, fields, instant)
     bound = kind.bindings(target.slices, target.bindings(failed))
     chain = bindings.write(log.store, (), bindings.NOTHING, bound)
     built = {
-        path: kind.state(BoundColumn(path, field_id_of(field), field.type, target.table, chain), files[path])
+        path: kind.state(
+            BoundColumn(
+                path, field_id_of(field), field.type, target.table, chain, column_ids_of(snapshot.schema, path)
+            ),
+            files[path],
+        )
         for path, field in fields.items()
     }
     transaction = Transaction(log, kind.operation)
     while True:
-        newest = transaction.begin()
+        newest = _named(transaction.begin(), snapshot)
         for path in built:
             if kind.states(newest).get(path) != kind.states(before).get(path):
                 raise ConflictError(
                     f"{'.'.join(path)} was indexed by another process during this build; nothing was committed"
                 )
-        # A column that was renamed was indexed with its old path.
-        ids = {state.field_id for state in built.values() if state.field_id is not None}
-        others = {path: state for path, state in kind.states(newest).items() if state.field_id not in ids}
-        if version := kind.commit(transaction, target.table, {**others, **built}):
+        if version := kind.commit(transaction, target.table, {**kind.states(newest), **built}):
             return version
+
+
+def _named(version: Commit | None, snapshot: Snapshot) -> Commit | None:
+    """Return a version with the current names of its columns, so that a new column takes no renamed one's place."""
+    return None if version is None else version.named(snapshot.schema)

@@ -7,8 +7,8 @@ import pyarrow.types as pt
 
 from parsieve import _core
 from parsieve._core import UnsupportedError
-from parsieve.index.log.columns import field_id_of, field_with_id, find_field
-from parsieve.index.log.commit import BloomState, ColumnState, TextState
+from parsieve.index.log.columns import field_id_of, field_with_id
+from parsieve.index.log.commit import BloomState, ColumnState, TextState, find_indexed
 from parsieve.lake.base import ColumnPath
 from parsieve.lake.rows.fields import fields_at
 from parsieve.predicate.builder import is_text
@@ -21,7 +21,7 @@ def find_column(schema: pa.Schema, state: ColumnState | BloomState) -> tuple[Col
 
     Return None if the column was dropped, or if this kind of index cannot have its current type.
     """
-    column = find_field(schema, state.path, state.field_id)
+    column = find_indexed(schema, state)
     return column if column is not None and _can_have(state, column[1].type) else None
 
 
@@ -30,7 +30,7 @@ def why_lost(schema: pa.Schema, state: ColumnState | BloomState) -> str | None:
     if find_column(schema, state) is not None:
         return None
     if is_expression(state.path):
-        return f"a column of {index_name(state.path)} was dropped or renamed, or has another type now"
+        return f"a column of {index_name(state.path)} was dropped, or has another type now"
     return new_type(schema, state) or f"{index_name(state.path)} was dropped from the table"
 
 
@@ -43,7 +43,7 @@ def why_dropped(schema: pa.Schema, state: ColumnState | BloomState) -> str | Non
 
 def new_type(schema: pa.Schema, state: ColumnState | BloomState) -> str | None:
     """Describe the new type of a lost column, as the start of a message; None if the column was dropped."""
-    column = find_field(schema, state.path, state.field_id)
+    column = find_indexed(schema, state)
     if column is None and state.field_id is not None:
         column = field_with_id(schema, state.field_id)
     elif column is None:

@@ -21,7 +21,7 @@ from parsieve.lake.rows.fields import fields_at
 from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.elements import FIELD_ID, element_field, is_list
 from parsieve.predicate.expr import ELEMENT, KEY, VALUE, Column
-from parsieve.predicate.expressions.expression import Expression, computed, parse_expression
+from parsieve.predicate.expressions.expression import Expression, computed, parse_call, parse_expression
 from parsieve.predicate.expressions.functions import FUNCTIONS
 
 if TYPE_CHECKING:
@@ -101,28 +101,32 @@ def field_id_of(field: pa.Field) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def current_field(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> tuple[ColumnPath, pa.Field]:
-    """Return the current path and field of an indexed column.
+def current_field(
+    schema: pa.Schema, path: ColumnPath, field_id: int | None, column_ids: Sequence[int] = ()
+) -> tuple[ColumnPath, pa.Field]:
+    """Return the current path and field of an indexed column, or of an expression of columns with some ids.
 
     Raises `ColumnNotFoundError` if the column was dropped, even if another column has its name now, and
     `UnsupportedError` if it is nested now. A table may get field ids after it was indexed.
     """
-    expression = current_expression(schema, path, field_id)
+    expression = current_expression(schema, path, field_id, column_ids)
     if expression is not None:
         return expression.value.path, expression.fields[-1]
-    column = None if field_id is None else field_with_id(schema, field_id)
+    column = _field_in_files(schema, path) if field_id is None else field_with_id(schema, field_id)
     if column is not None and not pt.is_nested(column[1].type):
         return column
     field = leaf_field(schema, path if column is None else column[0])
-    if field_id_of(field) is not None and (field_id is not None or not _is_named_as_in_files(schema, path)):
+    if field_id is not None or field_id_of(field) is not None:
         raise ColumnNotFoundError(f"{'.'.join(path)} is not the column that was indexed; that one was dropped")
     return path, field
 
 
-def find_field(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> tuple[ColumnPath, pa.Field] | None:
-    """Return the current path and field of an indexed column, or None if the column was dropped or is nested now."""
+def find_field(
+    schema: pa.Schema, path: ColumnPath, field_id: int | None, column_ids: Sequence[int] = ()
+) -> tuple[ColumnPath, pa.Field] | None:
+    """Return what `current_field` returns, or None if the column was dropped or is nested now."""
     try:
-        return current_field(schema, path, field_id)
+        return current_field(schema, path, field_id, column_ids)
     except (ColumnNotFoundError, UnsupportedError):
         return None
 
@@ -132,12 +136,48 @@ def field_with_id(schema: pa.Schema, field_id: int) -> tuple[ColumnPath, pa.Fiel
     return next(((path, field) for path, field in _leaves((), schema) if field_id_of(field) == field_id), None)
 
 
-def current_expression(schema: pa.Schema, path: ColumnPath, field_id: int | None) -> Expression | None:
-    """Return the expression of an index. Return None if the index has no expression, or not of these columns."""
+def current_expression(
+    schema: pa.Schema, path: ColumnPath, field_id: int | None, column_ids: Sequence[int] = ()
+) -> Expression | None:
+    """Return the expression of an index. Return None if the index has no expression, or not of columns of the schema.
+
+    `column_ids` are the field ids that the columns had, if they had any.
+    """
     expression = computed(path, schema)
     if expression is not None and expression.value.field_id == field_id:
         return expression
-    return None
+    return _renamed_expression(schema, path, field_id, column_ids)
+
+
+def _renamed_expression(
+    schema: pa.Schema, path: ColumnPath, field_id: int | None, column_ids: Sequence[int]
+) -> Expression | None:
+    """Return the expression of an index whose columns have other names now, or have ids now."""
+    call = parse_call(path[0]) if tuple(path[1:]) == (ELEMENT,) else None
+    if call is None:
+        return None
+    before, now = [], []
+    for number, name in enumerate(call.paths):
+        column_id = column_ids[number] if number < len(column_ids) else None
+        found = find_field(schema, name, column_id)
+        if found is None:
+            return None
+        before.append(Column(name, found[1].type, column_id))
+        now.append(Column(found[0], found[1].type, field_id_of(found[1])))
+    try:
+        expression = call.of(now)
+        # The id proves that these are the columns. A list may have the name of the expression, so look that up.
+        is_same = call.of(before).value.field_id == field_id and computed(expression.value.path, schema) == expression
+    except UnsupportedError:
+        return None
+    return expression if is_same else None
+
+
+def column_ids_of(schema: pa.Schema, path: ColumnPath) -> tuple[int, ...]:
+    """Return the field ids of the columns of an expression. There are none for a column, or if the table has no ids."""
+    expression = computed(path, schema)
+    ids = [] if expression is None else [column.field_id for column in expression.columns]
+    return tuple(number for number in ids if number is not None)
 
 
 def differ_in_width(left: pa.DataType, right: pa.DataType) -> bool:
@@ -160,10 +200,19 @@ def decode_type(fields: document.Fields, source: str) -> pa.DataType:
         raise FormatError(f"{source}: the type of a column cannot be read: {error}") from error
 
 
-def _is_named_as_in_files(schema: pa.Schema, path: ColumnPath) -> bool:
-    """Return whether a column had this name before columns had ids: Delta keeps that name in the files."""
-    named = fields_at(schema, path)[: -1 if is_repeated(schema, path) else None]
-    return all((field.metadata or {}).get(PHYSICAL_NAME, field.name.encode()) == field.name.encode() for field in named)
+def _field_in_files(schema: pa.Schema, path: ColumnPath) -> tuple[ColumnPath, pa.Field] | None:
+    """Return the path and the field of the column that had a path before columns had ids: Delta's files keep it."""
+    fields = fields_at(schema, path)
+    if len(fields) == len(path) and field_id_of(fields[-1]) is None:
+        return path, fields[-1]
+    return next(((now, field) for now, field in _leaves((), schema) if _path_in_files(schema, now) == path), None)
+
+
+def _path_in_files(schema: pa.Schema, path: ColumnPath) -> ColumnPath:
+    depth = len(path) - is_repeated(schema, path)
+    named = fields_at(schema, path)[:depth]
+    names = [(field.metadata or {}).get(PHYSICAL_NAME, field.name.encode()).decode() for field in named]
+    return (*names, *path[depth:])
 
 
 def _leaves(above: ColumnPath, fields: pa.Schema | pa.StructType) -> Iterator[tuple[ColumnPath, pa.Field]]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
 
 from parsieve._core import FormatError, UnsupportedError
-from parsieve.index.log.columns import decode_type, encode_type
+from parsieve.index.log.columns import column_ids_of, decode_type, encode_type, field_id_of, find_field
 from parsieve.index.log.parts import ROW_TYPES, MapPart, Part, Shelf, parts_of
 from parsieve.index.scan.units import UNITS, Unit
 from parsieve.io import document
@@ -100,6 +100,8 @@ class ColumnState:
     deltas: tuple[DeltaPart, ...] = ()
     # None in format 1.
     layout: Layout | None = None
+    # The field ids of the columns of an expression, by which the index is found after they were renamed.
+    column_ids: tuple[int, ...] = ()
 
     @property
     def format(self) -> int:
@@ -143,6 +145,10 @@ class TextState(BloomState):
     def kind(self) -> str:
         """Return the kind of index, as in `Table.build_index`."""
         return "text" if self.content == "trigrams" else "words"
+
+
+KeyT = TypeVar("KeyT")
+StateT = TypeVar("StateT", ColumnState, BloomState, TextState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +227,18 @@ class Commit:
             history=tuple((entry.get("version", int), _state_of(entry)) for entry in fields.objects("history")),
             pages=_pages_of(fields) if fields.version > 1 else None,
             texts={(state.path, state.content): state for state in (_text_of(column, name) for column in texts)},
+        )
+
+    def named(self, schema: pa.Schema) -> Self:
+        """Return the version with the names that the columns have in a schema, and with their field ids.
+
+        A column that the schema does not have keeps its name, unless another indexed column has this name now.
+        """
+        return replace(
+            self,
+            columns=_by_name(self.columns.values(), schema, lambda state: state.path),
+            blooms=_by_name(self.blooms.values(), schema, lambda state: state.path),
+            texts=_by_name(self.texts.values(), schema, lambda state: (state.path, state.content)),
         )
 
     @property
@@ -400,6 +418,7 @@ def _column(column: ColumnState) -> dict[str, Any]:
         },
         "deltas": [[delta.instant, *delta.file.to_list(), delta.changes] for delta in column.deltas],
         **({} if column.layout is None else {"format": FORMAT, "layout": _layout(column.layout)}),
+        **({"column_ids": list(column.column_ids)} if column.column_ids else {}),
     }
 
 
@@ -441,6 +460,7 @@ def _column_of(fields: document.Fields, source: str) -> ColumnState:
             for instant, name, size, digest, changes in fields.rows("deltas", int, str, int, str, int)
         ),
         layout=layout,
+        column_ids=fields.integers("column_ids") if fields.has("column_ids") else (),
     )
 
 
@@ -448,3 +468,28 @@ def with_base(column: ColumnState, base: Base, chain: tuple[Part, ...] | None = 
     """Return a column with a new base and the deltas that this base does not contain, and maybe with new bindings."""
     deltas = tuple(delta for delta in column.deltas if delta.instant > base.instant)
     return replace(column, base=base, deltas=deltas, bindings=column.bindings if chain is None else chain)
+
+
+def find_indexed(schema: pa.Schema, state: ColumnState | BloomState) -> tuple[ColumnPath, pa.Field] | None:
+    """Return the path and the field that an indexed column has in a schema; None if it was dropped or is nested now."""
+    ids = state.column_ids if isinstance(state, ColumnState) else ()
+    return find_field(schema, state.path, state.field_id, ids)
+
+
+def named(state: StateT, schema: pa.Schema) -> StateT:
+    """Return the index of a column with the name and the field ids that the column has in a schema, if it has it."""
+    column = find_indexed(schema, state)
+    if column is None:
+        return state
+    path, found = column
+    changes: dict[str, Any] = {"path": path, "field_id": field_id_of(found)}
+    if isinstance(state, ColumnState):
+        changes["column_ids"] = column_ids_of(schema, path)
+    return replace(state, **changes)
+
+
+def _by_name(states: Iterable[StateT], schema: pa.Schema, key: Callable[[StateT], KeyT]) -> dict[KeyT, StateT]:
+    # Of two columns with one name, the second is the one that the schema has.
+    ordered = sorted(states, key=lambda state: find_indexed(schema, state) is not None)
+    by_name = sorted((named(state, schema) for state in ordered), key=lambda state: state.path)
+    return {key(state): state for state in by_name}

@@ -7,11 +7,13 @@ import datetime as dt
 import time
 from collections.abc import Iterable, Sequence
 
+import pyarrow as pa
+
 from parsieve._core import FormatError
 from parsieve.errors import not_indexed
 from parsieve.index.log import garbage
 from parsieve.index.log.columns import path_of
-from parsieve.index.log.commit import Commit
+from parsieve.index.log.commit import BloomState, ColumnState, Commit, find_indexed
 from parsieve.index.log.garbage import GARBAGE_AGE, OLDER_THAN, OlderThan
 from parsieve.index.log.log import Log
 from parsieve.index.log.parts import NOTICES
@@ -46,9 +48,12 @@ def expire(log: Log, older_than: OlderThan = OLDER_THAN, garbage_age: dt.timedel
     return ExpireReport(len(expired), removed.files_removed, removed.bytes_freed, tuple(remaining))
 
 
-def drop(log: Log, columns: Sequence[str | Sequence[str]] | None = None) -> DropReport:
-    """Drop some columns, or all columns with all earlier versions, and remove the files that are no longer needed."""
-    newest, dropped = _commit_without(log, columns)
+def drop(log: Log, columns: Sequence[str | Sequence[str]] | None = None, schema: pa.Schema | None = None) -> DropReport:
+    """Drop some columns, or all columns with all earlier versions, and remove the files that are no longer needed.
+
+    The columns have their names in a schema; None stands for the names in the index.
+    """
+    newest, dropped = _commit_without(log, columns, schema)
     earlier = [version for version, _ in log.stored() if newest is not None and version < newest.version]
     if newest is None or newest.is_empty:
         removed = remove(log, earlier, GARBAGE_AGE)
@@ -64,25 +69,37 @@ def drop(log: Log, columns: Sequence[str | Sequence[str]] | None = None) -> Drop
     return DropReport(names, removed.files_removed, removed.bytes_freed, removed.remaining)
 
 
-def _commit_without(log: Log, columns: Sequence[str | Sequence[str]] | None) -> tuple[Commit | None, set[ColumnPath]]:
+def _commit_without(
+    log: Log, columns: Sequence[str | Sequence[str]] | None, schema: pa.Schema | None
+) -> tuple[Commit | None, set[ColumnPath]]:
     """Commit a version without some columns; also return the paths of the columns that were dropped."""
+
+    def is_kept(state: ColumnState | BloomState) -> bool:
+        return _name_in(schema, state) not in paths
+
     transaction = Transaction(log, "drop")
     while True:
         newest = transaction.begin()
         if newest is None:
             return None, set()
-        indexed = set(newest.indexed)
+        indexed = {_name_in(schema, state) for state in newest.states}
         paths = indexed if columns is None else {path_of(column) for column in columns}
         unknown = paths - indexed
         if unknown:
             raise not_indexed(index_name(min(unknown)), map(index_name, indexed))
         if not paths:
             return newest, paths
-        kept = {path: state for path, state in newest.columns.items() if path not in paths}
-        kept_blooms = {path: state for path, state in newest.blooms.items() if path not in paths}
-        kept_texts = {key: state for key, state in newest.texts.items() if state.path not in paths}
+        kept = {path: state for path, state in newest.columns.items() if is_kept(state)}
+        kept_blooms = {path: state for path, state in newest.blooms.items() if is_kept(state)}
+        kept_texts = {key: state for key, state in newest.texts.items() if is_kept(state)}
         if version := transaction.commit(newest.table, columns=kept, blooms=kept_blooms, texts=kept_texts):
             return version, paths
+
+
+def _name_in(schema: pa.Schema | None, state: ColumnState | BloomState) -> ColumnPath:
+    """Return the path of an indexed column in a schema; if it is not there, the path in the index."""
+    column = None if schema is None else find_indexed(schema, state)
+    return state.path if column is None else column[0]
 
 
 def remove(log: Log, versions: Sequence[int], garbage_age: dt.timedelta) -> ExpireReport:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from parsieve.errors import IndexNotFoundError
 from parsieve.index.log.commit import Commit, TableState
 from parsieve.index.log.log import Log
@@ -117,11 +119,14 @@ class Versions:
         with naming_remedy(), drafting(self.log.store) as log:
             yield log
 
-    def drop(self, columns: Sequence[str | Sequence[str]] | None = None) -> DropReport:
-        """Drop some columns, or all of them, and remove the files that are no longer needed."""
+    def drop(self, columns: Sequence[str | Sequence[str]] | None = None, schema: pa.Schema | None = None) -> DropReport:
+        """Drop some columns, or all of them, and remove the files that are no longer needed.
+
+        The columns have their names in a schema; None stands for the names in the index.
+        """
         from parsieve.index.log import retention
 
-        report = retention.drop(self.log, columns)
+        report = retention.drop(self.log, columns, schema)
         self._tidy()
         return report
 

@@ -94,7 +94,17 @@ class _Sieve:
         return Bindings.fresh(locations_of(slices), tokens)
 
     def state(self, column: BoundColumn, files: Base) -> ColumnState:
-        return ColumnState(*column, base=files, layout=self.layouts[column.path])
+        layout = self.layouts[column.path]
+        return ColumnState(
+            path=column.path,
+            field_id=column.field_id,
+            type=column.type,
+            table=column.table,
+            bindings=column.bindings,
+            base=files,
+            layout=layout,
+            column_ids=column.column_ids,
+        )
 
     def commit(
         self, transaction: Transaction, table: TableState, states: Mapping[ColumnPath, ColumnState]

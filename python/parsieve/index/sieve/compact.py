@@ -76,6 +76,8 @@ def compact(
     newest = log.newest()
     if newest is None or newest.is_empty:
         raise IndexNotFoundError(f"{log.store} holds no index; build one first")
+    if snapshot is not None:
+        newest = newest.named(snapshot.schema)
     paths = [path_of(column) for column in columns] if columns is not None else list(newest.columns)
     indexed = newest.indexed
     for path in paths:
@@ -114,14 +116,15 @@ def _commit(log: Log, compacted: Sequence[Compacted], *, must_replace: bool) -> 
             raise IndexNotFoundError(f"{log.store} no longer holds an index")
         columns = dict(newest.columns)
         for column in compacted:
-            path = column.state.path
-            after = _replaced(log.store, columns.get(path), column)
+            # The version may have another name of the column.
+            current = next((state for state in columns.values() if state.base == column.state.base), None)
+            after = None if current is None else _replaced(log.store, current, column)
             if after is not None:
-                columns[path] = after
+                columns[after.path] = after
             elif must_replace:
                 raise ConflictError(
-                    f"the index of {'.'.join(path)} was changed by another process during this compaction, so nothing "
-                    "was committed; try again"
+                    f"the index of {'.'.join(column.state.path)} was changed by another process during this "
+                    "compaction, so nothing was committed; try again"
                 )
         if columns == newest.columns:
             return newest
@@ -129,13 +132,11 @@ def _commit(log: Log, compacted: Sequence[Compacted], *, must_replace: bool) -> 
             return version
 
 
-def _replaced(store: Store, current: ColumnState | None, column: Compacted) -> ColumnState | None:
-    """Return the current state of a column with the new base; None if another process has replaced its base.
+def _replaced(store: Store, current: ColumnState, column: Compacted) -> ColumnState | None:
+    """Return the current state of a column with the new base; None if another process has changed it too much.
 
     The deltas of later updates stay, unless slices have new ids, which these deltas do not know.
     """
-    if current is None or current.base != column.state.base:
-        return None
     if column.renumbered is not None:
         if current.deltas != column.state.deltas or current.bindings != column.state.bindings:
             return None

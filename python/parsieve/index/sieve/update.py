@@ -17,7 +17,7 @@ from parsieve.index.build.target import Target
 from parsieve.index.build.units import units_of
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
-from parsieve.index.log.columns import differ_in_width, field_id_of
+from parsieve.index.log.columns import column_ids_of, differ_in_width, field_id_of
 from parsieve.index.log.commit import ColumnState, Commit, DeltaPart, Layout
 from parsieve.index.log.log import Log
 from parsieve.index.log.parts import Part
@@ -198,6 +198,7 @@ def _add_deltas(
                 change.state,
                 path=change.path,
                 field_id=change.field_id,
+                column_ids=column_ids_of(target.snapshot.schema, change.path),
                 table=target.table,
                 bindings=chain,
                 deltas=(*change.state.deltas, *parts),

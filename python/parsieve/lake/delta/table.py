@@ -59,6 +59,7 @@ class Delta(Adapter):
     """A Delta table. If it is opened from a `DeltaTable`, the version of that object is the current version."""
 
     format = "delta"
+    has_field_ids = True
     # The version, the token of its commit, the state of its log, and the snapshot.
     _last: tuple[int, str, LogState, Snapshot] | None = None
 

@@ -42,6 +42,7 @@ class Iceberg(Adapter):
     """
 
     format = "iceberg"
+    has_field_ids = True
     # The metadata that determine the files and how to read them, the object that opens them, and the snapshot.
     _last: tuple[tuple[Any, ...], Any, Snapshot] | None = None
 

@@ -98,6 +98,24 @@ class Expression:
         return pa.LargeListArray.from_arrays(running_sums(present), values.filter(present))
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The text of an expression, whose columns may have other names by now."""
+
+    name: str
+    columns: tuple[str, ...]
+    literals: tuple[str, ...]
+
+    @property
+    def paths(self) -> list[tuple[str, ...]]:
+        """The paths of the columns in the text, which `str` of an expression has written."""
+        return [tuple(_name_parts(name)[0]) for name in self.columns]
+
+    def of(self, columns: Sequence[Column]) -> Expression:
+        """Return the expression of these columns."""
+        return Expression(self.name, tuple(columns), self.literals)
+
+
 def _plain(array: pa.Array, column: Column) -> pa.Array:
     """Return values without a dictionary, run-end encoding or extension."""
     return array if array.type == column.value_type else array.cast(column.value_type)
@@ -113,6 +131,18 @@ def parse_expression(text: str, schema: pa.Schema) -> Expression | None:
     >>> print(parse_expression("LOWER( Email )", pa.schema({"email": pa.string()})))
     lower(email)
     """
+    call = parse_call(text)
+    if call is None:
+        return None
+    names = ColumnNames(schema)
+    expression = call.of([names.find(*_name_parts(name)) for name in call.columns])
+    # Raise the error for types that the function does not take.
+    expression.type  # noqa: B018
+    return expression
+
+
+def parse_call(text: str) -> Call | None:
+    """Return the function in a text, with its arguments, or None if it has no known function."""
     call = _CALL.match(text)
     name = call[1].lower() if call else "key"
     name = _SYNONYMS.get(name, name)
@@ -127,12 +157,8 @@ def parse_expression(text: str, schema: pa.Schema) -> Expression | None:
     arguments = _arguments(inner)
     if arguments is None:
         return None
-    names = ColumnNames(schema)
-    columns = [names.find(*_name_parts(name)) for _, name in arguments if name]
-    expression = Expression(name, tuple(columns), tuple(_literal(text) for text, name in arguments if not name))
-    # Raise the error for types that the function does not take.
-    expression.type  # noqa: B018
-    return expression
+    literals = tuple(_literal(text) for text, name in arguments if not name)
+    return Call(name, tuple(name for _, name in arguments if name), literals)
 
 
 def computed(path: Sequence[str], schema: pa.Schema) -> Expression | None:
