@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 import threading
@@ -22,9 +23,11 @@ def thread_count(threads: int | None) -> int:
         # A container may allow fewer processors than the machine has.
         affinity = getattr(os, "sched_getaffinity", None)
         return len(affinity(0)) if affinity else os.cpu_count() or 1
+    if not hasattr(threads, "__index__"):
+        raise TypeError(f"threads must be an integer or None, not {threads!r}")
     if threads < 1:
         raise ValueError(f"threads must be at least 1, not {threads}")
-    return threads
+    return operator.index(threads)
 
 
 def map_in_threads(

@@ -90,6 +90,9 @@ def look_up(
     order, positions, has_rows = _join(wanted.of_rows(rows), wanted.members, wanted.codes)
     is_missing = pc.and_not(wanted.is_key, has_rows)
     missing = _distinct(wanted.given.filter(is_missing))
+    kind = getattr(keys, "type", None)
+    if isinstance(kind, pa.BaseExtensionType) and kind.storage_type == missing.type:
+        missing = pa.ExtensionArray.from_storage(kind, missing)
     found = _take(rows.select(sorted(set(map(needed.index, output))) if output else needed), order)
     return LookupResult(found.select([found.schema.names.index(name) for name in output]), missing, positions, plan)
 

@@ -27,6 +27,8 @@ from parsieve.reader.request import Candidates, ReadRequest
 
 # A file is read in parts if its candidate rows have more compressed bytes than this.
 PART_BYTES = 32 << 20
+# The rows of a batch without a column of the file, as in batches from the file.
+BATCH_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Refusal:
     reason: str
     # Whether the reason probably applies to the other files of the read, too.
     is_general: bool = False
+    # Whether the file changed since the plan.
+    is_change: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,7 @@ def read_file(
     except _RefusedError as error:
         return error.refusal
     except (ConflictError, FileNotFoundError):
-        return Refusal("the file was replaced since the plan")
+        return Refusal("the file was replaced since the plan", is_change=True)
     except (ParsieveError, OSError, pa.ArrowException) as error:
         # If the file is damaged, the other way to read it raises the error.
         return Refusal(str(error))
@@ -222,6 +226,8 @@ class _FileRead:
         if candidates.ranges is not None:
             return RowSet.of(candidates.ranges)
         if candidates.row_groups is not None:
+            if max(candidates.row_groups, default=0) >= len(self._file.row_groups):
+                raise ConflictError(f"{candidates.file_slice.path} has fewer row groups than planned")
             return RowSet.of(_ranges_of(candidates.row_groups, self._file.row_groups))
         return RowSet.all(self._file.num_rows)
 
@@ -237,14 +243,17 @@ class _FileRead:
         return most > 0 and self._file.compressed_size(list(self._numbers.values()), rows) <= most
 
     def _in_order(self, rows: RowSet) -> Sequence[Condition]:
-        """Return the conditions in the order to evaluate: tests for equality first, then by size of their columns."""
+        """Return the conditions in the order to evaluate.
+
+        Conditions on constants come first, then tests for equality, each by the size of their columns.
+        """
         conditions = self._request.conditions
         if len(conditions) < 2:
             return conditions
 
-        def cost(condition: Condition) -> tuple[bool, int]:
+        def cost(condition: Condition) -> tuple[bool, bool, int]:
             numbers = [self._numbers[name] for name in condition.names if name in self._numbers]
-            return not condition.tests_equality, self._file.compressed_size(numbers, rows)
+            return bool(numbers), not condition.tests_equality, self._file.compressed_size(numbers, rows)
 
         return sorted(conditions, key=cost)
 
@@ -255,6 +264,10 @@ class _FileRead:
 
         This reads the columns of the condition, and `more` columns.
         """
+        if condition.names and self._numbers.keys().isdisjoint(condition.names):
+            # All rows have the same values.
+            (batch,) = self._batches(condition.names, RowSet.of([(0, 1)]), {})
+            return (rows if condition.evaluate(batch)[0].as_py() else RowSet.of([])), values
         names = list(dict.fromkeys([*values, *condition.names, *more]))
         masks: list[pa.BooleanArray] = []
         matches: dict[str, list[pa.Array]] = {name: [] for name in names}
@@ -294,7 +307,8 @@ class _FileRead:
     def _scan(self, names: Sequence[str], rows: RowSet) -> Iterator[tuple[int, dict[str, pa.Array]]]:
         """Yield the file's columns for some rows, in batches."""
         if not names:
-            yield rows.num_rows, {}
+            for start in range(0, rows.num_rows, BATCH_ROWS):
+                yield min(BATCH_ROWS, rows.num_rows - start), {}
             return
         scan = self._file.scan([self._numbers[name] for name in names], rows)
         while True:

@@ -64,10 +64,16 @@ class TableReader:
                         yield from fallback(position - refused, position)
                         refused = 0
                     yield from result
+                    num_rows = sum(batch.num_rows for batch in result)
                     for more in parts:
-                        if isinstance(more, Refusal):
+                        if not isinstance(more, Refusal):
+                            yield from more
+                            num_rows += sum(batch.num_rows for batch in more)
+                        elif more.is_change:
                             raise changed_since(str(files[position].file_slice.path))
-                        yield from more
+                        else:
+                            reasons[more.reason] += 1
+                            yield from _after(fallback(position, position + 1), num_rows)
                     continue
                 reasons[result.reason] += 1
                 refused += 1
@@ -136,3 +142,12 @@ class TableReader:
                 # A file whose schema cannot be read is refused later.
                 with suppress(UnsupportedError):
                     self._cache.put(key, KnownFile.of(RowFile.from_map(mapped.pages)))
+
+
+def _after(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches without their first rows."""
+    for batch in batches:
+        skipped = min(num_rows, batch.num_rows)
+        num_rows -= skipped
+        if skipped < batch.num_rows:
+            yield batch.slice(skipped)

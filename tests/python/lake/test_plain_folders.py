@@ -294,6 +294,19 @@ def test_views_inside_lists_maps_and_structs_are_read(tmp_path: Path) -> None:
         assert table.plan(condition).to_polars().collect()["id"].to_list() == answer["id"].to_pylist()
 
 
+def test_values_of_a_map_are_widened(tmp_path: Path) -> None:
+    """A null struct may have a null in a field that is required."""
+    for number, kind in enumerate((pa.int64(), pa.int32())):
+        fields = [pa.field("a", kind, nullable=False)]
+        values = pa.StructArray.from_arrays([pa.array([1, 0], kind)], fields=fields, mask=pa.array([False, True]))
+        maps = pa.MapArray.from_arrays(pa.array([0, 2, 2], pa.int32()), pa.array(["x", "y"]), values)
+        pq.write_table(pa.table({"id": [number, number], "m": maps}), tmp_path / f"{number}.parquet")
+    rows = [{"id": number, "m": entries} for number in range(2) for entries in ([("x", {"a": 1}), ("y", None)], [])]
+    table = ps.open_table(tmp_path)
+    assert table.plan("id >= 0").to_arrow().to_pylist() == table.plan().to_arrow().to_pylist() == rows
+    assert table.plan("id = 1").to_arrow().to_pylist() == rows[2:]
+
+
 def test_entries_of_maps_keep_their_names(tmp_path: Path) -> None:
     """pyarrow names the entries of a map after the column if the file has no Arrow schema."""
     maps = pa.array([[("a", [1])], None], pa.map_(pa.string(), pa.list_(pa.int64())))

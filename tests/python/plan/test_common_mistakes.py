@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -111,6 +112,18 @@ def test_columns_must_be_a_list_of_names(folder: Path) -> None:
             table.lookup("id", [7], columns=columns)
     for columns in ("id", ("id",), {"id"}, pl.Series(["id"])):
         assert table.plan("id = 7").to_arrow(columns).to_pydict() == {"id": [7]}
+
+
+def test_threads_must_be_a_number(folder: Path) -> None:
+    plan = ps.open_table(folder).plan("id < 3")
+    threads: Any
+    for threads in ("a", 1.5):
+        with pytest.raises(TypeError, match="threads must be an integer or None, not"):
+            plan.to_arrow(threads=threads)
+    with pytest.raises(ValueError, match="threads must be at least 1, not 0"):
+        plan.to_arrow(threads=0)
+    threads = np.int64(2)
+    assert plan.to_arrow(threads=threads).num_rows == 3
 
 
 @pytest.mark.filterwarnings("ignore::parsieve.ParsieveWarning")

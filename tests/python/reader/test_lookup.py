@@ -120,6 +120,14 @@ def test_a_uuid_as_key_of_a_string_column_is_its_text(tmp_path: Path, as_keys: A
     assert result.missing.to_pylist() == [str(uuid.UUID(int=6))]
 
 
+def test_missing_keys_keep_their_extension_type(tmp_path: Path) -> None:
+    present, absent = uuid.uuid4().bytes, uuid.uuid4().bytes
+    pq.write_table(pa.table({"id": pa.array([present], pa.uuid())}), tmp_path / "0.parquet")
+    result = ps.open_table(tmp_path).lookup("id", pa.array([absent, present], pa.uuid()))
+    assert result.table["id"].type == result.missing.type == pa.uuid()
+    assert result.missing.storage.to_pylist() == [absent]
+
+
 def test_floats_with_two_zeros_and_nan(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [0.0, -0.0, float("nan"), 1.5], "n": range(4)}), tmp_path / "0.parquet")
     table = ps.open_table(tmp_path)

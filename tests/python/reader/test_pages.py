@@ -138,6 +138,48 @@ def test_large_files_are_read_in_parts(folder: Path, readers: Readers, monkeypat
         assert pa.Table.from_batches(plan.to_batches(threads=threads)).equals(rows)
 
 
+def test_pyarrow_reads_the_rest_of_a_large_file(
+    tmp_path: Path, readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second row group has a text that is not UTF-8, which parsieve does not read."""
+    monkeypatch.setattr(file, "PART_BYTES", 1_000)
+    schema = pa.schema({"id": pa.int64(), "text": pa.string()})
+    with pq.ParquetWriter(tmp_path / "0.parquet", schema, use_dictionary=False, write_statistics=False) as writer:
+        for part in range(4):
+            texts = [b"\xff" if part == 1 and row == 50 else b"%d" % row for row in range(1_000)]
+            array = pa.Array.from_buffers(pa.string(), 1_000, pa.array(texts, pa.binary()).buffers())
+            writer.write_table(pa.table([range(part * 1_000, part * 1_000 + 1_000), array], schema))
+    pq.write_table(pa.table([[7_000], ["last"]], schema), tmp_path / "1.parquet")
+    plan = opened(tmp_path).plan("id >= 10 AND id <> 2500")
+    rows = [*range(10, 2500), *range(2501, 4000), 7_000]
+    for threads in (1, 3):
+        batches = list(plan.to_batches(threads=threads))
+        assert pa.Table.from_batches(batches)["id"].to_pylist() == rows
+        assert readers.last[0] == "read 1 of 2 files by pages"
+        assert plan.to_arrow(threads=threads)["id"].to_pylist() == rows
+    assert plan.count_rows() == len(rows)
+
+
+def test_conditions_on_partitions_are_evaluated_once(tmp_path: Path, readers: Readers) -> None:
+    for part in ("a", "b"):
+        (tmp_path / f"part={part}").mkdir()
+        pq.write_table(pa.table({"id": range(200_000)}), tmp_path / f"part={part}" / "0.parquet")
+    table = opened(tmp_path)
+    for where, expected in (
+        ("part = 'b'", 200_000),
+        ("part LIKE '%b' AND id < 70000", 70_000),
+        ("lower(part) = 'c'", 0),
+        ("part IS NULL OR part = 'a'", 200_000),
+        ("part = 'a' OR id = 5", 200_001),
+    ):
+        plan = table.plan(where)
+        for columns in (["id"], ["part"], ["part", "id"]):
+            batches = list(plan.to_batches(columns=columns))
+            assert sum(batch.num_rows for batch in batches) == expected, where
+            assert all(batch.num_rows <= file.BATCH_ROWS for batch in batches)
+            assert "pyarrow" not in str(readers.last)
+
+
 def test_a_large_file_that_changes_while_it_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file, "PART_BYTES", 8_000)
     plan = opened(folder).plan("user >= 3")

@@ -203,7 +203,7 @@ def conform(array: pa.Array, target: pa.DataType, matching: Matching) -> pa.Arra
         keys = conform(array.keys.slice(first.as_py(), count), target.key_type, matching)
         items = conform(array.items.slice(first.as_py(), count), target.item_type, matching)
         mask = array.is_null() if array.null_count else None
-        return pa.MapArray.from_arrays(pc.subtract(array.offsets, first), keys, items, mask=mask).cast(target)
+        return pa.MapArray.from_arrays(pc.subtract(array.offsets, first), keys, items, type=target, mask=mask)
     if not _is_exact(source, target):
         raise UnsupportedError(
             f"a file holds {source} values, which cannot be converted exactly to the table's type, {target}"
