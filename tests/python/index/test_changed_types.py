@@ -24,7 +24,7 @@ STRUCTS = pa.array([{"q": 1}, {"q": 2}])
         ("both", TEXTS, LISTS, "b", "b is of type list<element: string> now"),
         ("text", TEXTS, LISTS, "b", "b is of type list<element: string> now"),
         ("sieve", TEXTS, STRUCTS, "b", "b is of type struct<q: int64> now"),
-        ("sieve", TEXTS, MAPS, "b", "b is of type map<string, int64> now"),
+        ("sieve", TEXTS, MAPS, "b", "b is of type map<string, int64 ('b')> now"),
         ("both", TEXTS, pa.nulls(2), "b", "b is of type null now"),
         ("bloom", TEXTS, pa.array([True, False]), "b", "b is of type bool now"),
         ("words", TEXTS, pa.array([1, 2]), "b", "b is of type int64 now"),

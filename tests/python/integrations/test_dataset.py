@@ -74,6 +74,9 @@ def _polars(orders: pads.Dataset, where: str) -> Any:
     [
         ("small", pa.array([1.5, 2.0])),
         ("small", pa.array([300, 1], pa.int64())),
+        ("small", pa.array([1, 256 + 2], pa.int64())),
+        ("narrow", pa.array([0.5, 2.0**127 * 2])),
+        ("at", pa.array([0], pa.date32())),
         ("small", pa.array([1, None], pa.int64())),
         ("real", pa.array([0.0])),
         ("real", pa.array([-0.0, 1.5])),

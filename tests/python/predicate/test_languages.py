@@ -395,10 +395,10 @@ def test_only_casts_that_keep_all_values_exclude_files(cast: str, keeps_values: 
 
 
 def test_a_wide_cast_takes_values_that_the_column_cannot_hold() -> None:
-    """Without the cast, pyarrow converts these values to the type of the column."""
+    """Without the cast, pyarrow rounds the doubles to floats, but it does not change the integers."""
     values = {"i": pa.array([5, 2**40]), "g": pa.array([0.1, 0.5])}
     for name, wide in values.items():
-        assert unknowns(parse(F(name).isin(wide), TABLE.schema))
+        assert bool(unknowns(parse(F(name).isin(wide), TABLE.schema))) == (name == "g")
         expr = parse(F(name).cast(wide.type).isin(wide), TABLE.schema)
         assert not unknowns(expr)
         expected = TABLE.filter(F(name).cast(wide.type).isin(wide))["row"].to_pylist()

@@ -199,13 +199,13 @@ def _fields(node: _Node) -> Iterator[_Field]:
 def _converts_exactly(values: pa.Array, kind: pa.DataType) -> bool:
     """Return whether pyarrow's conversion of a list of values to the type of a column changes no value.
 
-    If pyarrow cannot convert them, the condition fails in pyarrow.
+    pyarrow refuses some conversions, for example of integers that are too large, but it rounds doubles to floats. If it
+    refuses, it converts the column instead, or fails.
     """
     if values.type == kind or pa.types.is_null(values.type):
         return True
     try:
-        converted = values.cast(kind, safe=False)
-        back = converted.cast(values.type, safe=False)
+        back = values.cast(kind).cast(values.type, safe=False)
     except pa.ArrowException:
         return True
     try:
