@@ -23,6 +23,7 @@ from parsieve._core import UnsupportedError
 from parsieve.filters.options import checked_fpp
 from parsieve.lake.base import AsOf
 from parsieve.spark.join.key_filter import MARGIN, Kind, filter_of, keep_matching, kind_of
+from parsieve.spark.pushdown.conditions import padded_type
 from parsieve.spark.scan.read import open_scan, read_opened
 
 if TYPE_CHECKING:
@@ -156,6 +157,8 @@ def _keys_of(frame: Any, right: Any, name: str, most: int) -> Keys | None:
     from pyspark.sql import functions
 
     try:
+        if padded_type(right.schema[name].metadata) or padded_type(frame.schema[name].metadata):
+            raise UnsupportedError("Spark adds spaces to the shorter values of CHAR columns")
         kind = kind_of(right.schema[name].dataType)
         if kind != kind_of(frame.schema[name].dataType):
             raise UnsupportedError(f"types differ: {frame.schema[name].dataType} and {right.schema[name].dataType}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -50,13 +51,19 @@ _MICROS = int(_ZONES.timestamp()) * 10**6
 class Types:
     """The columns of a table as Spark reads them: their types, and their field ids if the format has them."""
 
-    def __init__(self, schema: Any, ids: Mapping[Path, int] | None = None) -> None:
-        """`schema` is a `StructType` of Spark."""
+    def __init__(
+        self, schema: Any, ids: Mapping[Path, int] | None = None, differing: Collection[str] = frozenset()
+    ) -> None:
+        """`schema` is a `StructType` of Spark, and `differing` are columns that can have other values in Spark."""
         self._types = dict(_leaves(schema.jsonValue()["fields"]))
         self._ids = ids
+        self._differing = differing
 
     def match(self, column: Column) -> bool:
-        """Return whether Spark reads the same column by this name, and compares its values in the same way."""
+        """Return whether Spark reads the same values by this name, and compares them in the same way."""
+        return column.path[0] not in self._differing and self._have_same_type(column)
+
+    def _have_same_type(self, column: Column) -> bool:
         spark_type = self._types.get(column.path)
         if spark_type is None or not _same_order(spark_type, column.value_type):
             return False
@@ -115,13 +122,20 @@ class Types:
             return None
         return part
 
-    def text(self, expr: Expr) -> str:
-        """Return a predicate as SQL text of Spark, or raise `UnsupportedError` if a column is not the same to Spark."""
+    def text(self, expr: Expr, *, of_files: bool = True) -> str:
+        """Return a predicate as SQL text of Spark, or raise `UnsupportedError` if a column is not the same to Spark.
+
+        `of_files` means that parsieve has chosen the files by this predicate, so that Spark must read the same values.
+        """
         for column in value_columns(expr):
-            if not self.match(column):
+            if not self._have_same_type(column):
                 raise UnsupportedError(
                     f"column {column} of type {column.type} is {self._types.get(column.path, 'missing')} to Spark, "
                     "which would find other rows; use pss.read with Spark's own condition"
+                )
+            if of_files and not self.match(column):
+                raise UnsupportedError(
+                    f"column {column} can have other values in Spark, which would find other rows; use pss.read"
                 )
         return to_spark(expr)
 
@@ -156,7 +170,10 @@ def _ids(above: Path, fields: list[Any]) -> Iterator[tuple[Path, int]]:
 def _leaves(fields: list[Any], above: Path = ()) -> Iterator[tuple[Path, str]]:
     for field in fields:
         kind, path = field["type"], (*above, str(field["name"]))
-        if isinstance(kind, str):
+        if padded := padded_type(field.get("metadata", {})):
+            # Files may have the values without the spaces that Spark adds. No type of Arrow is the same as this.
+            yield from ((leaf, padded) for leaf, _ in _leaves([{**field, "metadata": {}}], above))
+        elif isinstance(kind, str):
             yield path, kind
         elif kind.get("type") == "struct":
             yield from _leaves(kind["fields"], path)
@@ -165,6 +182,12 @@ def _leaves(fields: list[Any], above: Path = ()) -> Iterator[tuple[Path, str]]:
             yield from (
                 ((*path, part), spark_type) for part, spark_type in inner.items() if isinstance(spark_type, str)
             )
+
+
+def padded_type(metadata: Mapping[str, Any]) -> str | None:
+    """Return the type of a column with CHAR values, given the metadata of Spark's field; None for other columns."""
+    text = metadata.get("__CHAR_VARCHAR_TYPE_STRING")
+    return str(text) if text is not None and re.search(r"(?<!var)char\(", str(text)) else None
 
 
 _INTEGERS = ("byte", "short", "integer", "long")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
@@ -68,6 +68,11 @@ class DeltaScan(FixedScan):
 
     def _scala_list(self, files: Any) -> Any:
         return jvm_of(self.spark).scala.collection.JavaConverters.asScalaBuffer(files).toList()
+
+    def agrees(self, snapshot: Snapshot, columns: Collection[str]) -> bool:
+        """Return whether no partition value of some columns depends on the time zone of the session."""
+        values = snapshot.slices.partition_values
+        return not any(values[name].numbers.null_count for name in columns if name in values)
 
     def keeper(self, table: OpenTable, also: Sequence[pc.Expression]) -> Keeper:
         """Return a `Keep` that plans on the same version."""

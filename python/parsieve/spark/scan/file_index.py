@@ -82,6 +82,14 @@ def list_paths(frame: Any, label_paths: LabelPaths | None = None) -> list[str]:
     return [path for paths, _ in folders for path in paths]
 
 
+def partition_names(frame: Any) -> frozenset[str]:
+    """Return the partition columns of a DataFrame that `prune` accepts."""
+    try:
+        return frozenset(_relation(frame).partitionSchema().fieldNames())
+    except UnsupportedError:
+        return frozenset()
+
+
 def refresh(frame: Any) -> None:
     """Make Spark list the files of a DataFrame again, if `prune` accepts it."""
     with contextlib.suppress(UnsupportedError):

@@ -18,6 +18,7 @@ from parsieve.lake.folder.table import ParquetDir
 from parsieve.plan.open_table import OpenTable
 from parsieve.plan.record import PlanRecord
 from parsieve.spark.pushdown.catalyst import Filter
+from parsieve.spark.pushdown.conditions import Types
 from parsieve.spark.scan import file_index
 from parsieve.spark.scan.format_scan import ListedScan, PlannedFiles, changed_since, condition_of
 from parsieve.spark.scan.kept_files import Keeper, comparable
@@ -26,6 +27,8 @@ _log = logging.getLogger("parsieve.spark")
 
 # How often to try if files of the folder are replaced while Spark reads their columns.
 ATTEMPTS = 10
+# A character that is not ASCII, in the name of a folder. Spark decodes each of its bytes as a character.
+_ESCAPE = "%[89A-Fa-f][0-9A-Fa-f]"
 
 
 class FolderScan(ListedScan):
@@ -82,6 +85,43 @@ class FolderScan(ListedScan):
         except (ParsieveError, OSError) as error:
             _log.warning("replaced files will be noticed only when they are read: %s", error)
             return None
+
+    def types(self) -> Types:
+        """Return the columns as Spark reads them, and which of them can have other values than in parsieve."""
+        return Types(self.schema, differing=self._differing)
+
+    @cached_property
+    def _differing(self) -> frozenset[str]:
+        """The columns that can have other values in Spark."""
+        fields = list(self.schema)
+        if self.spark.conf.get("spark.sql.parquet.fieldId.read.enabled") == "true" and any(
+            "parquet.field.id" in field.metadata for field in fields
+        ):
+            # Spark finds the columns of a file by their ids.
+            return frozenset(field.name for field in fields)
+        # Spark reads the default from files that lack the column.
+        with_default = frozenset(field.name for field in fields if "EXISTS_DEFAULT" in field.metadata)
+        return with_default | self._differing_partitions
+
+    @property
+    def _differing_partitions(self) -> frozenset[str]:
+        before = self._before
+        by_folders = frozenset() if before is None else frozenset(before.slices.partition_values)
+        if self.name is not None:
+            # The catalog defines the values of its partitions, which may be in other folders.
+            return by_folders | file_index.partition_names(self.whole())
+        if before is not None and by_folders and pc.any(pc.match_substring_regex(before.slices.path, _ESCAPE)).as_py():
+            return by_folders
+        return frozenset()
+
+    def agrees(self, snapshot: Snapshot, columns: Collection[str]) -> bool:
+        """Return whether Spark lists the files of a snapshot, and reads the same values of some columns."""
+        if not self._differing.isdisjoint(columns):
+            return False
+        if self.name is None:
+            return True
+        paths = {comparable(path) for path in snapshot.slices.path.to_pylist() if path}
+        return paths == set(map(comparable, file_index.list_paths(self.whole())))
 
     def keeper(self, table: OpenTable, also: Sequence[pc.Expression]) -> Keeper:
         """Return a `Keep` that looks at the folder again for each query."""

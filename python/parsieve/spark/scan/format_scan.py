@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -58,6 +58,10 @@ class FormatScan(ABC):
     def types(self) -> Types:
         """Return the columns as Spark reads them."""
         return Types(self.schema)
+
+    def agrees(self, snapshot: Snapshot, columns: Collection[str]) -> bool:
+        """Return whether Spark reads the rows of a snapshot, and the same values of some columns as parsieve."""
+        return True
 
     @abstractmethod
     def keeper(self, table: OpenTable, also: Sequence[pc.Expression]) -> Keeper:

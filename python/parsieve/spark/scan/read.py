@@ -17,7 +17,7 @@ from parsieve.plan.order.ordering import Ordering
 from parsieve.plan.plan import Plan
 from parsieve.plan.record import PlanRecord
 from parsieve.predicate.bind import BoundPredicate
-from parsieve.predicate.expr import Always, Expr, unknowns
+from parsieve.predicate.expr import Always, Expr, unknowns, value_columns
 from parsieve.predicate.parse import parse
 from parsieve.spark.pushdown.catalyst import resolved_exactly
 from parsieve.spark.pushdown.int96 import reads_timestamps
@@ -143,7 +143,9 @@ def read_opened(
     """
     condition = where
     if where is not None and not _is_of_spark(where):
-        condition = scan.types().text(_parsed(scan, where, table.snapshot(scan.as_of), timezone))
+        predicate = _parsed(scan, where, table.snapshot(scan.as_of), timezone)
+        # Only conditions that `keeper` understands choose the files.
+        condition = scan.types().text(predicate, of_files=False)
     if scan.chooses_files_once and condition is None and not also:
         return scan.whole()
     return scan.pruned(scan.keeper(table, also), condition)
@@ -167,6 +169,8 @@ def _read_first(scan: FormatScan, table: OpenTable, where: Any, timezone: str | 
         predicate = _exact_predicate(scan, where, snapshot, timezone)
         if predicate is None:
             _log.info("the condition has no exact translation, so Spark sorts all candidates")
+        elif not scan.agrees(snapshot, {column.path[0] for column in [*value_columns(predicate), ordering.column]}):
+            _log.info("Spark may read other rows or values, so it sorts all candidates")
         else:
             plan = OrderedPlan.of(table, snapshot, BoundPredicate(predicate), DEFAULTS, order)
             frame = _rows_until_last(plan, scan_of(scan.spark, table.lake, scan.name, snapshot.id))
