@@ -191,7 +191,8 @@ impl RowFile {
         let chunk = self.chunk(group, leaf)?;
         let num_rows = self.groups[group].num_rows();
         if let Some(Some(pages)) = self.pages(group, leaf) {
-            return Ok(super::load::needed_ranges(chunk, &pages, rows, num_rows)
+            let is_nested = self.schema.leaves[leaf].max_rep > 0;
+            return Ok(super::load::needed_ranges(chunk, &pages, rows, num_rows, is_nested)
                 .iter()
                 .map(|range| range.end - range.start)
                 .sum());

@@ -16,10 +16,13 @@ use crate::page_map::{Chunk, Page};
 use crate::parquet::{Codec, PageHeader, PageKind, SchemaLeaf};
 use crate::ranges::coalesce;
 
+/// The most bytes of a chunk's pages that stay decompressed after their records were counted.
+const MAX_UNPACKED: u64 = 16 << 20;
+
 /// What to fetch of a chunk.
 #[derive(Debug)]
 pub(super) enum Plan {
-    /// The pages that hold wanted rows, in one entry for each page.
+    /// The pages that are needed for wanted rows, in one entry for each page.
     Some(Arc<[Page]>, Vec<bool>),
     /// All pages, because their positions are unknown.
     All,
@@ -42,19 +45,33 @@ pub(super) enum Load {
 }
 
 /// Returns for each page whether it holds one of the rows, which ascend.
-fn needed(pages: &[Page], rows: &[Range<u64>], num_rows: u64) -> Vec<bool> {
+///
+/// Some writers let the last record of a nested column continue on the next page, against the rules for offset indexes.
+/// If that record is wanted, the next page is needed, too, because only its levels tell.
+fn needed(pages: &[Page], rows: &[Range<u64>], num_rows: u64, is_nested: bool) -> Vec<bool> {
     let ends = pages.iter().skip(1).map(|page| page.first_row).chain([num_rows]);
     let mut rows = rows.iter().peekable();
+    let mut continues = false;
     let holds = |(page, end): (&Page, u64)| {
         while rows.next_if(|rows| rows.end <= page.first_row).is_some() {}
-        rows.peek().is_some_and(|rows| rows.start < end)
+        let holds = rows.peek().is_some_and(|rows| rows.start < end);
+        while rows.next_if(|rows| rows.end < end).is_some() {}
+        let holds_last = rows.peek().is_some_and(|rows| rows.start < end);
+        let continued = std::mem::replace(&mut continues, is_nested && holds_last);
+        holds || continued
     };
     pages.iter().zip(ends).map(holds).collect()
 }
 
-/// Returns the ranges of a chunk's pages that hold some rows, with its dictionary.
-pub(super) fn needed_ranges(chunk: &Chunk, pages: &[Page], rows: &[Range<u64>], num_rows: u64) -> Vec<Range<u64>> {
-    ranges_of(chunk, pages, &needed(pages, rows, num_rows))
+/// Returns the ranges of a chunk's pages that are needed for some rows, with its dictionary.
+pub(super) fn needed_ranges(
+    chunk: &Chunk,
+    pages: &[Page],
+    rows: &[Range<u64>],
+    num_rows: u64,
+    is_nested: bool,
+) -> Vec<Range<u64>> {
+    ranges_of(chunk, pages, &needed(pages, rows, num_rows, is_nested))
 }
 
 fn ranges_of(chunk: &Chunk, pages: &[Page], needed: &[bool]) -> Vec<Range<u64>> {
@@ -71,7 +88,8 @@ impl Plan {
     pub(super) fn new(file: &RowFile, group: usize, leaf: usize, rows: &[Range<u64>]) -> Self {
         match file.pages(group, leaf) {
             Some(Some(pages)) => {
-                let needed = needed(&pages, rows, file.groups[group].num_rows());
+                let is_nested = file.schema.leaves[leaf].max_rep > 0;
+                let needed = needed(&pages, rows, file.groups[group].num_rows(), is_nested);
                 Self::Some(pages, needed)
             }
             _ => Self::All,
@@ -174,11 +192,11 @@ impl Loader<'_> {
         let end = to_usize(header.stored_len).and_then(|len| header.len.checked_add(len));
         let end = end.filter(|end| *end <= bytes.len()).ok_or_else(truncated)?;
         let body = bytes.slice(header.len..end);
-        Ok(Loaded { header, body })
+        Ok(Loaded { header, body, is_unpacked: false })
     }
 
-    /// Parses the pages that hold wanted rows, and checks that the offset index describes them. The decoder checks the
-    /// number of records of compressed levels.
+    /// Parses the pages that are needed for wanted rows, and checks that the offset index describes them. The decoder
+    /// checks the records of compressed levels.
     fn some(&self, pages: &[Page], needed: &[bool]) -> std::result::Result<Load, Problem> {
         let first = pages.first().map_or(self.chunk.start, |page| page.offset);
         let mut dictionary = None;
@@ -217,7 +235,7 @@ impl Loader<'_> {
             }
             PageKind::Data { .. } => rows,
             PageKind::DataV2 { .. } => match page.records(self.leaf) {
-                Ok(Some(Records { begin, continues: false })) => begin,
+                Ok(Records { begin, continues: false }) => begin,
                 _ => return false,
             },
             PageKind::Dictionary { .. } | PageKind::Index => return false,
@@ -225,13 +243,27 @@ impl Loader<'_> {
         to_u64(page.header.len) + page.header.stored_len == len && found == rows
     }
 
+    /// Counts the records of a data page of a nested column. Keeps it decompressed if it has at most `keep` bytes.
+    ///
+    /// A chunk with too few records would move the rows of all that follow, even in other row groups.
+    fn count(&self, page: &mut Loaded, keep: &mut u64) -> std::result::Result<Records, Problem> {
+        let mut unpacked = page.clone();
+        unpacked.unpack(Codec::from_code(self.chunk.codec)?)?;
+        let records = unpacked.records(self.leaf)?;
+        if let Some(left) = keep.checked_sub(to_u64(unpacked.body.len())) {
+            (*keep, *page) = (left, unpacked);
+        }
+        Ok(records)
+    }
+
     /// Walks the headers of all pages.
     fn all(&self) -> std::result::Result<ChunkPages, Problem> {
         let (mut dictionary, mut data) = (None, VecDeque::new());
         let mut rest = self.bytes(&(self.chunk.start..self.chunk.end()))?;
-        let (mut values, mut rows) = (0u64, Some(0u64));
+        let (mut values, mut rows, mut spans) = (0u64, 0u64, false);
+        let mut keep = MAX_UNPACKED;
         while !rest.is_empty() && values < self.chunk.num_values {
-            let page = Self::page(&rest, self.chunk.end() - to_u64(rest.len()))?;
+            let mut page = Self::page(&rest, self.chunk.end() - to_u64(rest.len()))?;
             rest = rest.slice(page.header.len + page.body.len()..);
             match page.header.kind {
                 PageKind::Dictionary { .. } if dictionary.is_none() && data.is_empty() => dictionary = Some(page),
@@ -245,12 +277,16 @@ impl Loader<'_> {
                 PageKind::Data { num_values, .. } | PageKind::DataV2 { num_values, .. } => {
                     values += u64::from(num_values);
                     let found = if self.leaf.max_rep == 0 {
-                        Some(u64::from(num_values))
+                        Records { begin: num_values.into(), continues: false }
                     } else {
-                        page.records(self.leaf)?.filter(|records| !records.continues).map(|records| records.begin)
+                        self.count(&mut page, &mut keep)?
                     };
-                    rows = rows.zip(found).map(|(rows, found)| rows + found);
-                    data.push_back(DataPage { rows: found.and_then(to_usize), loaded: Some(page) });
+                    if found.continues && data.is_empty() {
+                        return Err(Problem::Pages("the first page does not begin a record"));
+                    }
+                    rows += found.begin;
+                    spans |= found.continues;
+                    data.push_back(DataPage { rows: to_usize(found.begin), loaded: Some(page) });
                 }
             }
         }
@@ -261,14 +297,44 @@ impl Loader<'_> {
         if values != self.chunk.num_values {
             return Err(Problem::Pages("their number of values differs from that in the footer"));
         }
-        match rows {
-            Some(rows) if rows != self.num_rows => {
-                return Err(Problem::Pages("their number of rows differs from that of the row group"));
-            }
-            Some(_) => {}
-            // A record may span pages, so the rows of none are certain.
-            None => data.iter_mut().for_each(|page| page.rows = None),
+        if rows != self.num_rows {
+            return Err(Problem::Pages("their number of rows differs from that of the row group"));
+        }
+        // A record spans pages, so the decoder must look for its end.
+        if spans {
+            data.iter_mut().for_each(|page| page.rows = None);
         }
         Ok(self.pages(dictionary, data)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rows: &[Range<u64>], flat: &str, nested: &str) {
+        let page = |first_row| Page { offset: first_row * 100, len: 100, first_row };
+        let pages = [0, 10, 11, 20].map(page);
+        for (is_nested, expected) in [(false, flat), (true, nested)] {
+            let found = needed(&pages, rows, 30, is_nested).into_iter().map(|needed| if needed { 'x' } else { '.' });
+            assert_eq!(found.collect::<String>(), expected, "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_record_of_a_page_needs_the_next_page() {
+        let rows = |starts: &[u64]| starts.iter().map(|row| *row..row + 1).collect::<Vec<_>>();
+        check(&[], "....", "....");
+        check(&rows(&[0]), "x...", "x...");
+        check(&rows(&[9]), "x...", "xx..");
+        check(&rows(&[3, 5, 9]), "x...", "xx..");
+        check(&rows(&[8, 10]), "xx..", "xxx.");
+        check(&rows(&[10]), ".x..", ".xx.");
+        check(&rows(&[11, 18]), "..x.", "..x.");
+        check(&rows(&[11, 19]), "..x.", "..xx");
+        check(&rows(&[20, 29]), "...x", "...x");
+        for (range, flat, nested) in [(2..10, "x...", "xx.."), (9..12, "xxx.", "xxx."), (5..30, "xxxx", "xxxx")] {
+            check(&[range], flat, nested);
+        }
     }
 }

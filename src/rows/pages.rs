@@ -20,8 +20,10 @@ use crate::parquet::{
 #[derive(Debug, Clone)]
 pub(super) struct Loaded {
     pub(super) header: PageHeader,
-    /// The body as stored.
+    /// The body as stored, or decompressed.
     pub(super) body: Bytes,
+    /// True if the body of a version 1 data page was decompressed.
+    pub(super) is_unpacked: bool,
 }
 
 /// A data page.
@@ -67,7 +69,11 @@ impl PageReader for ChunkPages {
                 None => return Ok(None),
             },
         };
-        self.decode(&page, rows).map(Some).map_err(|error| {
+        let decoded = self.decode(&page, rows).and_then(|page| {
+            self.check_next(rows)?;
+            Ok(Some(page))
+        });
+        decoded.map_err(|error| {
             let text = error.to_string();
             self.failure.set(error);
             ParquetError::General(text)
@@ -113,7 +119,11 @@ impl Iterator for ChunkPages {
 impl Loaded {
     pub(super) fn empty_dictionary() -> Self {
         let kind = PageKind::Dictionary { num_values: 0, encoding: encoding::PLAIN };
-        Self { header: PageHeader { kind, uncompressed_len: 0, stored_len: 0, len: 0 }, body: Bytes::new() }
+        Self {
+            header: PageHeader { kind, uncompressed_len: 0, stored_len: 0, len: 0 },
+            body: Bytes::new(),
+            is_unpacked: false,
+        }
     }
 
     /// Returns true if the values of the page refer to the dictionary.
@@ -126,19 +136,64 @@ impl Loaded {
         }
     }
 
-    /// Counts the records of a version 2 data page, whose levels are not compressed.
-    pub(super) fn records(&self, leaf: &SchemaLeaf) -> Result<Option<Records>> {
-        let PageKind::DataV2 { num_values, rep_len, .. } = self.header.kind else { return Ok(None) };
-        let truncated = || Error::new(ErrorKind::Truncated { needed: rep_len, available: to_u64(self.body.len()) });
-        let levels = to_usize(rep_len).and_then(|len| self.body.get(..len)).ok_or_else(truncated)?;
-        Levels { bytes: levels, encoding: encoding::RLE, max: leaf.max_rep, count: num_values }.records().map(Some)
+    /// Decompresses the levels of a data page. Those of version 2 are never compressed.
+    pub(super) fn unpack(&mut self, codec: Codec) -> Result<()> {
+        if matches!(self.header.kind, PageKind::Data { .. }) && !self.is_unpacked {
+            self.body = decompress(codec, &self.body, self.header.uncompressed_len)?;
+            self.is_unpacked = true;
+        }
+        Ok(())
+    }
+
+    /// Counts the records of an unpacked data page.
+    pub(super) fn records(&self, leaf: &SchemaLeaf) -> Result<Records> {
+        self.rep_levels(leaf)?.records()
+    }
+
+    /// Returns true if an unpacked data page continues a record of the page before.
+    fn continues(&self, leaf: &SchemaLeaf) -> Result<bool> {
+        let levels = self.rep_levels(leaf)?;
+        Levels { count: levels.count.min(1), ..levels }.records().map(|records| records.continues)
+    }
+
+    /// Returns the repetition levels of an unpacked data page.
+    fn rep_levels(&self, leaf: &SchemaLeaf) -> Result<Levels<'_>> {
+        let (bytes, encoding, count) = match self.header.kind {
+            PageKind::Data { num_values, rep_encoding, def_encoding, .. } => {
+                let levels = [(leaf.max_rep, rep_encoding), (leaf.max_def, def_encoding)];
+                (body_parts(&self.body, num_values, levels)?.rep, rep_encoding, num_values)
+            }
+            PageKind::DataV2 { num_values, rep_len, .. } => {
+                let available = to_u64(self.body.len());
+                let truncated = || Error::new(ErrorKind::Truncated { needed: rep_len, available });
+                let levels = to_usize(rep_len).and_then(|len| self.body.get(..len)).ok_or_else(truncated)?;
+                (levels, encoding::RLE, num_values)
+            }
+            PageKind::Dictionary { .. } | PageKind::Index => (&[][..], encoding::RLE, 0),
+        };
+        Ok(Levels { bytes, encoding, max: leaf.max_rep, count })
     }
 }
 
 impl ChunkPages {
+    /// Checks that the page after a page of `rows` rows does not continue the last of them. That page was fetched if the
+    /// row is wanted.
+    fn check_next(&mut self, rows: Option<usize>) -> Result<()> {
+        if self.leaf.max_rep > 0
+            && rows.is_some()
+            && let Some(DataPage { loaded: Some(next), .. }) = self.data.front_mut()
+        {
+            next.unpack(self.codec)?;
+            if next.continues(&self.leaf)? {
+                return Err(Error::new(ErrorKind::Rows(RowsKind::OffsetIndex)));
+            }
+        }
+        Ok(())
+    }
+
     /// Decompresses a page, which has `rows` rows according to the offset index.
     fn decode(&self, page: &Loaded, rows: Option<usize>) -> Result<Page> {
-        let Loaded { header, body } = page;
+        let Loaded { header, body, is_unpacked } = page;
         match header.kind {
             PageKind::Dictionary { num_values, encoding: encoding::PLAIN | encoding::PLAIN_DICTIONARY } => {
                 let buf = decompress(self.codec, body, header.uncompressed_len)?;
@@ -151,7 +206,8 @@ impl ChunkPages {
             }
             PageKind::Data { num_values, encoding, rep_encoding, def_encoding } => {
                 let encoding = self.value_encoding(encoding)?;
-                let buf = decompress(self.codec, body, header.uncompressed_len)?;
+                let codec = if *is_unpacked { Codec::Uncompressed } else { self.codec };
+                let buf = decompress(codec, body, header.uncompressed_len)?;
                 // The crate trusts the lengths of levels.
                 let levels = [(self.leaf.max_rep, rep_encoding), (self.leaf.max_def, def_encoding)];
                 let parts = body_parts(&buf, num_values, levels)?;
