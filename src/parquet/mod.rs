@@ -29,6 +29,6 @@ pub use pages::decode::{ChunkScan, ScannedChunk};
 #[cfg(feature = "rows")]
 pub(crate) use pages::{
     codec::Codec,
-    delta::{DeltaNumbers, by_length},
+    delta::{DeltaNumbers, by_length, by_prefix},
     page::{PageHeader, PageKind, body_parts, encoding},
 };

@@ -1,7 +1,7 @@
 //! Repetition and definition levels, which tell where records begin, and how many values a page has.
 
 use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind, Result, RowsKind};
+use crate::error::{Error, ErrorKind, FileKind, Result, RowsKind};
 use crate::int::to_usize;
 use crate::parquet::encoding;
 
@@ -44,12 +44,14 @@ impl Levels<'_> {
     }
 
     /// Counts the levels with a value. Levels that do not fill the page, or are too great, are an error.
+    ///
+    /// So are levels in the deprecated encoding. It begins with the highest bit, which the `parquet` crate ignores.
     fn equal_to(&self, wanted: u16) -> Result<Equal> {
         let max = self.max.unsigned_abs();
         let packed = Packed { width: u16::BITS - max.leading_zeros(), max, wanted };
         match self.encoding {
-            encoding::BIT_PACKED => packed.count::<true>(self.bytes, self.count.into()),
-            _ => packed.count_hybrid(self.bytes, self.count.into()),
+            encoding::RLE => packed.count_hybrid(self.bytes, self.count.into()),
+            other => Err(Error::new(ErrorKind::File(FileKind::PageEncoding(other)))),
         }
     }
 }
@@ -108,7 +110,7 @@ impl Packed {
                 let len = groups.saturating_mul(u64::from(self.width));
                 let bytes = cursor.take(to_usize(len).unwrap_or(usize::MAX))?;
                 let run = groups.saturating_mul(8).min(left);
-                (run, self.count::<false>(bytes, run)?)
+                (run, self.count(bytes, run)?)
             };
             // A run of no levels would never end.
             if run == 0 {
@@ -121,12 +123,12 @@ impl Packed {
         Ok(total)
     }
 
-    /// Counts `count` packed levels. In the deprecated encoding, they begin with the highest bit.
-    fn count<const HIGH_FIRST: bool>(self, bytes: &[u8], count: u64) -> Result<Equal> {
+    /// Counts `count` packed levels.
+    fn count(self, bytes: &[u8], count: u64) -> Result<Equal> {
         let needed = (count * u64::from(self.width)).div_ceil(8);
         let bytes = to_usize(needed).and_then(|needed| bytes.get(..needed));
         let bytes = bytes.ok_or_else(|| Error::new(ErrorKind::Truncated { needed, available: 0 }))?;
-        let level = |index: u64| packed_level::<HIGH_FIRST>(bytes, index * u64::from(self.width), self.width);
+        let level = |index: u64| packed_level(bytes, index * u64::from(self.width), self.width);
         let first = count > 0 && level(0) == self.wanted;
         if self.width == 1 {
             let ones: u64 = bytes.iter().map(|byte| u64::from(byte.count_ones())).sum();
@@ -146,17 +148,13 @@ impl Packed {
 }
 
 /// Returns the level that begins at a bit. It has at most 16 bits.
-fn packed_level<const HIGH_FIRST: bool>(bytes: &[u8], bit: u64, width: u32) -> u16 {
+fn packed_level(bytes: &[u8], bit: u64, width: u32) -> u16 {
     let byte = |offset: u64| {
         let byte = to_usize(bit / 8 + offset).and_then(|byte| bytes.get(byte)).copied();
         u32::from(byte.unwrap_or(0))
     };
     let shift = (bit % 8) as u32;
-    let value = if HIGH_FIRST {
-        (byte(0) << 16 | byte(1) << 8 | byte(2)) >> (24 - shift - width)
-    } else {
-        (byte(0) | byte(1) << 8 | byte(2) << 16) >> shift
-    };
+    let value = (byte(0) | byte(1) << 8 | byte(2) << 16) >> shift;
     (value & ((1 << width) - 1)) as u16
 }
 
@@ -190,9 +188,6 @@ mod tests {
         // Two bits for each: 0 1 2 3 0 0 1 0.
         check(&[3, 0b1110_0100, 0b0001_0000], 3, 8, 4, false);
         check(&[], 1, 0, 0, false);
-        let packed = |bytes, count| Levels { bytes, encoding: encoding::BIT_PACKED, max: 1, count };
-        assert_eq!(packed(&[0b0110_1000], 8).records().unwrap(), Records { begin: 5, continues: false });
-        assert_eq!(packed(&[0b1000_0000], 2).records().unwrap(), Records { begin: 1, continues: true });
     }
 
     #[test]
@@ -207,9 +202,6 @@ mod tests {
         ] {
             assert_eq!(levels(bytes, max, count).values().unwrap(), values, "{bytes:?}");
         }
-        // 2 1 0 3 in two bits, the highest bit first.
-        let packed = Levels { bytes: &[0b1001_0011], encoding: encoding::BIT_PACKED, max: 3, count: 4 };
-        assert_eq!(packed.values().unwrap(), 1);
     }
 
     #[test]
@@ -217,18 +209,16 @@ mod tests {
         for width in 1..=12u32 {
             let wanted: Vec<u16> =
                 (0..64u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 7) as u16 & ((1 << width) - 1)).collect();
-            let (mut low, mut high) = (vec![0u8; 96], vec![0u8; 96]);
+            let mut packed = vec![0u8; 96];
             for (index, level) in wanted.iter().enumerate() {
                 for bit in 0..width as usize {
                     let at = index * width as usize + bit;
-                    low[at / 8] |= ((level >> bit & 1) as u8) << (at % 8);
-                    high[at / 8] |= ((level >> (width as usize - 1 - bit) & 1) as u8) << (7 - at % 8);
+                    packed[at / 8] |= ((level >> bit & 1) as u8) << (at % 8);
                 }
             }
             for (index, level) in wanted.iter().enumerate() {
                 let bit = to_u64(index) * u64::from(width);
-                assert_eq!(packed_level::<false>(&low, bit, width), *level);
-                assert_eq!(packed_level::<true>(&high, bit, width), *level);
+                assert_eq!(packed_level(&packed, bit, width), *level);
             }
         }
     }
@@ -239,7 +229,8 @@ mod tests {
             assert!(levels(bytes, 1, 8).records().is_err(), "{bytes:?}");
             assert!(levels(bytes, 1, 8).values().is_err(), "{bytes:?}");
         }
-        assert!(Levels { bytes: &[], encoding: encoding::BIT_PACKED, max: 1, count: 1 }.records().is_err());
+        // The deprecated encoding is refused, because the decoder expects the lowest bit first.
+        assert!(Levels { bytes: &[0b0110_1000], encoding: encoding::BIT_PACKED, max: 1, count: 8 }.records().is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The pages of a chunk for the `parquet` crate, which decodes their levels and values.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -13,7 +14,8 @@ use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, FileKind, Result, RowsKind};
 use crate::int::{to_u64, to_usize};
 use crate::parquet::{
-    Codec, DeltaNumbers, Logical, PageHeader, PageKind, Physical, SchemaLeaf, body_parts, by_length, encoding,
+    Codec, DeltaNumbers, Logical, PageHeader, PageKind, Physical, SchemaLeaf, body_parts, by_length, by_prefix,
+    encoding,
 };
 
 /// A page whose bytes were fetched.
@@ -202,6 +204,9 @@ impl ChunkPages {
                 if needed > to_u64(buf.len()) {
                     return Err(Error::new(ErrorKind::Truncated { needed, available: to_u64(buf.len()) }));
                 }
+                if self.leaf.physical == Physical::ByteArray {
+                    self.check_byte_arrays(&buf, num_values.into())?;
+                }
                 Ok(Page::DictionaryPage { buf, num_values, encoding: Encoding::PLAIN, is_sorted: false })
             }
             PageKind::Data { num_values, encoding, rep_encoding, def_encoding } => {
@@ -218,15 +223,15 @@ impl ChunkPages {
                 {
                     return Err(Error::new(ErrorKind::Rows(RowsKind::OffsetIndex)));
                 }
+                let encoding = without_values(encoding, parts.values, present);
                 self.check_values(encoding, parts.values, num_values, present)?;
-                let (def_level_encoding, rep_level_encoding) =
-                    (level_encoding(def_encoding), level_encoding(rep_encoding));
                 Ok(Page::DataPage {
                     buf,
                     num_values,
                     encoding,
-                    def_level_encoding,
-                    rep_level_encoding,
+                    // Levels in another encoding were refused, if there are any.
+                    def_level_encoding: Encoding::RLE,
+                    rep_level_encoding: Encoding::RLE,
                     statistics: None,
                 })
             }
@@ -252,7 +257,9 @@ impl ChunkPages {
                 if u64::from(num_values) != present + u64::from(num_nulls) {
                     return Err(Error::new(ErrorKind::Rows(RowsKind::Levels)));
                 }
-                self.check_values(encoding, buf.get(levels..).unwrap_or_default(), num_values, present)?;
+                let values = buf.get(levels..).unwrap_or_default();
+                let encoding = without_values(encoding, values, present);
+                self.check_values(encoding, values, num_values, present)?;
                 let level_len = |len: u64| u32::try_from(len).map_err(|_| Error::new(ErrorKind::IntegerRange));
                 Ok(Page::DataPageV2 {
                     buf,
@@ -318,8 +325,7 @@ impl ChunkPages {
         match encoding {
             Encoding::PLAIN | Encoding::BYTE_STREAM_SPLIT => match self.leaf.physical {
                 Physical::Boolean => at_least(present.div_ceil(8)),
-                // Each value begins with its length.
-                Physical::ByteArray => at_least(present.saturating_mul(4)),
+                Physical::ByteArray => self.check_byte_arrays(values, present),
                 _ => at_least(present.saturating_mul(self.min_len())),
             },
             // A page of nulls may have no values.
@@ -339,13 +345,52 @@ impl ChunkPages {
             }
             Encoding::DELTA_LENGTH_BYTE_ARRAY => {
                 deltas(values, 32)?;
+                if let Some(lengths) = self.decimal_lengths() {
+                    by_length(values, num_values.into(), |value| check_decimal(value, &lengths))?;
+                }
                 self.check_text(values, num_values)
             }
             Encoding::DELTA_BYTE_ARRAY => {
                 let end = deltas(values, 32)?;
-                deltas(values.get(end..).unwrap_or_default(), 32).map(|_| ())
+                deltas(values.get(end..).unwrap_or_default(), 32)?;
+                if let Some(lengths) = self.decimal_lengths() {
+                    by_prefix(values, num_values.into(), |value| check_decimal(value, &lengths))?;
+                }
+                Ok(())
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Checks the lengths of values in plain encoding. The crate does not check those that it skips, and then allocates
+    /// any amount of memory.
+    fn check_byte_arrays(&self, values: &[u8], count: u64) -> Result<()> {
+        let lengths = self.decimal_lengths();
+        let mut rest = values;
+        for _ in 0..count {
+            let value = rest.split_first_chunk::<4>().and_then(|(len, rest)| {
+                let len = to_usize(u32::from_le_bytes(*len).into())?;
+                rest.split_at_checked(len)
+            });
+            let Some((value, after)) = value else {
+                let available = to_u64(rest.len());
+                return Err(Error::new(ErrorKind::Truncated { needed: available.saturating_add(1), available }));
+            };
+            if let Some(lengths) = &lengths {
+                check_decimal(value, lengths)?;
+            }
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Returns the lengths of the decimals that pyarrow accepts in a BYTE_ARRAY. The crate reads one without bytes as 0.
+    fn decimal_lengths(&self) -> Option<RangeInclusive<usize>> {
+        match self.leaf.logical {
+            Some(Logical::Decimal { precision, .. }) if self.leaf.physical == Physical::ByteArray => {
+                Some(1..=if precision <= 38 { 16 } else { 32 })
+            }
+            _ => None,
         }
     }
 
@@ -385,10 +430,18 @@ impl ChunkPages {
     }
 }
 
-/// Returns the encoding of levels. `values_start` has already refused others, unless there are no levels.
-#[expect(deprecated, reason = "old files have levels in this encoding")]
-fn level_encoding(code: i32) -> Encoding {
-    if code == encoding::BIT_PACKED { Encoding::BIT_PACKED } else { Encoding::RLE }
+fn check_decimal(value: &[u8], lengths: &RangeInclusive<usize>) -> Result<()> {
+    if lengths.contains(&value.len()) {
+        Ok(())
+    } else {
+        Err(Error::new(ErrorKind::Rows(RowsKind::Decode(format!("a decimal has {} bytes", value.len())))))
+    }
+}
+
+/// Returns the encoding to decode values with. Some writers leave out the values of a page of nulls, although the
+/// encoding begins with a header.
+fn without_values(encoding: Encoding, values: &[u8], present: u64) -> Encoding {
+    if present == 0 && values.is_empty() { Encoding::PLAIN } else { encoding }
 }
 
 impl ChunkPages {
@@ -431,4 +484,53 @@ fn decompress(codec: Codec, body: &Bytes, len: u64) -> Result<Bytes> {
     let len = codec.decompress(body, len, &mut plain)?.len();
     plain.truncate(len);
     Ok(plain.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(logical: Option<Logical>) -> ChunkPages {
+        let leaf = SchemaLeaf::for_test(Physical::ByteArray, None, logical);
+        let failure = Failure::default();
+        ChunkPages { failure, codec: Codec::Uncompressed, leaf, dictionary: None, data: VecDeque::new() }
+    }
+
+    /// Returns values in plain encoding, whose lengths may be wrong.
+    fn plain(values: &[(u32, &[u8])]) -> Vec<u8> {
+        values.iter().flat_map(|(len, value)| [&len.to_le_bytes()[..], value].concat()).collect()
+    }
+
+    #[test]
+    fn lengths_beyond_the_page_are_errors() {
+        let good = plain(&[(2, b"ab"), (0, b""), (1, b"c")]);
+        let check = |bytes: &[u8], count| chunk(None).check_values(Encoding::PLAIN, bytes, 3, count);
+        assert!(check(&good, 3).is_ok());
+        // Some writers append bytes.
+        assert!(check(&good, 2).is_ok());
+        assert!(check(&good, 4).is_err());
+        assert!(check(&good[..good.len() - 1], 3).is_err());
+        for len in [11, 0x00ff_ffff, u32::MAX] {
+            assert!(check(&plain(&[(len, b"ab"), (0, b""), (1, b"c")]), 3).is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn decimals_have_as_many_bytes_as_pyarrow_accepts() {
+        for (precision, len, is_valid) in
+            [(9, 0, false), (9, 1, true), (38, 16, true), (38, 17, false), (39, 17, true), (39, 33, false)]
+        {
+            let chunk = chunk(Some(Logical::Decimal { precision, scale: 2 }));
+            let bytes = plain(&[(len, &vec![0; len as usize])]);
+            let found = chunk.check_values(Encoding::PLAIN, &bytes, 1, 1);
+            assert_eq!(found.is_ok(), is_valid, "{precision} {len}");
+        }
+    }
+
+    #[test]
+    fn pages_of_nulls_need_no_values() {
+        assert_eq!(without_values(Encoding::RLE_DICTIONARY, &[], 0), Encoding::PLAIN);
+        assert_eq!(without_values(Encoding::RLE_DICTIONARY, &[0], 0), Encoding::RLE_DICTIONARY);
+        assert_eq!(without_values(Encoding::RLE_DICTIONARY, &[], 1), Encoding::RLE_DICTIONARY);
+    }
 }

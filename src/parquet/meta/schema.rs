@@ -127,7 +127,7 @@ pub struct SchemaLeaf {
 
 #[cfg(test)]
 impl SchemaLeaf {
-    pub(in crate::parquet) fn for_test(physical: Physical, type_length: Option<i32>, logical: Option<Logical>) -> Self {
+    pub(crate) fn for_test(physical: Physical, type_length: Option<i32>, logical: Option<Logical>) -> Self {
         Self { node: 0, physical, type_length, logical, field_id: None, max_def: 0, max_rep: 0 }
     }
 }

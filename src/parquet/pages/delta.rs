@@ -170,11 +170,7 @@ pub(crate) fn by_length<'a>(
 
 /// Decodes byte strings in DELTA_BYTE_ARRAY: the length of each prefix shared with the previous string, then the
 /// suffixes. Returns their number.
-pub(in crate::parquet) fn by_prefix(
-    bytes: &[u8],
-    max_values: u64,
-    mut take: impl FnMut(&[u8]) -> Result<()>,
-) -> Result<u64> {
+pub(crate) fn by_prefix(bytes: &[u8], max_values: u64, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
     let mut prefixes = DeltaNumbers::new(bytes, max_values)?;
     let start = prefixes.clone().end()?;
     let mut string: Vec<u8> = Vec::new();

@@ -1,0 +1,104 @@
+"""Pages that other writers write differently, or that are damaged, are read as they are, or refused."""
+
+from __future__ import annotations
+
+import struct
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support import footer_edit
+from support import hand_pages as hand
+from support.hand_pages import PLAIN_FILE, HandPage, rows_of, write_lists
+
+from parsieve._core import FormatError, UnsupportedError
+
+ROWS = 600
+
+
+def test_a_length_beyond_the_page_in_a_skipped_value(tmp_path: Path) -> None:
+    path = tmp_path / "0.parquet"
+    texts = [f"v{row:05d}" for row in range(ROWS)]
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("text", pa.string(), nullable=False)])
+    pq.write_table(pa.table({"id": range(ROWS), "text": texts}, schema=schema), path, **PLAIN_FILE)
+    data = bytearray(path.read_bytes())
+    at = data.index(hand.byte_arrays([b"v00049"]))
+    assert rows_of(bytes(data), 1, [(50, 1)]) == ["v00050"]
+    for length in (0x00FF_FFFF, 0xFFFF_FFFF, 6 * ROWS * 2):
+        data[at : at + 4] = struct.pack("<I", length)
+        with pytest.raises(FormatError):
+            rows_of(bytes(data), 1, [(50, 1)])
+
+
+@pytest.mark.parametrize("encoding", ["plain", "dictionary", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"])
+@pytest.mark.parametrize("length", [0, 17])
+def test_decimals_whose_length_pyarrow_refuses(tmp_path: Path, encoding: str, length: int) -> None:
+    path = tmp_path / "0.parquet"
+    options: dict[str, Any] = {"store_schema": False, "use_dictionary": encoding == "dictionary"}
+    if encoding.startswith("DELTA"):
+        options["column_encoding"] = {"value": encoding}
+    pq.write_table(pa.table({"value": [b"\x01", b"\x00" * length, b"\x02"]}), path, **options)
+
+    def annotate(metadata: footer_edit.Struct) -> None:
+        element = metadata[footer_edit.SCHEMA][1][1][1]
+        element[6], element[7], element[8] = (hand.I32, 5), (hand.I32, 2), (hand.I32, 9)
+        footer_edit.statistics(metadata)[0].clear()
+
+    footer_edit.edit(path, annotate)
+    with pytest.raises(pa.ArrowInvalid):
+        pq.read_table(path)
+    with pytest.raises(FormatError, match="decimal"):
+        rows_of(path.read_bytes(), 0, [(0, 3)])
+
+
+def test_short_decimals(tmp_path: Path) -> None:
+    path = tmp_path / "0.parquet"
+    pq.write_table(pa.table({"value": [b"\x01", b"\xff" * 16, b"\x02\x00"]}), path, store_schema=False)
+
+    def annotate(metadata: footer_edit.Struct) -> None:
+        element = metadata[footer_edit.SCHEMA][1][1][1]
+        element[6], element[7], element[8] = (hand.I32, 5), (hand.I32, 2), (hand.I32, 9)
+        footer_edit.statistics(metadata)[0].clear()
+
+    footer_edit.edit(path, annotate)
+    assert rows_of(path.read_bytes(), 0, [(0, 3)]) == [Decimal("0.01"), Decimal("-0.01"), Decimal("5.12")]
+
+
+def test_levels_that_begin_with_the_highest_bit_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "0.parquet"
+    lists = [[row] * (1 + row % 3) for row in range(ROWS)]
+    write_lists(path, lists)
+    reps = [int(item > 0) for values in lists for item in range(len(values))]
+    values = [value for values in lists for value in values]
+    bits = "".join(map(str, reps)).ljust(-(-len(reps) // 8) * 8, "0")
+    packed = bytes(int(bits[start : start + 8], 2) for start in range(0, len(bits), 8))
+    count = len(values)
+    page = hand.data_page(
+        packed, hand.run_of(3, count), struct.pack(f"<{count}i", *values), count, rep_encoding=hand.BIT_PACKED
+    )
+    hand.replace_chunk(path, 1, [HandPage(page, 0)])
+    with pytest.raises(UnsupportedError, match="encoding"):
+        rows_of(path.read_bytes(), 1, [(4, 3)])
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.string()])
+@pytest.mark.parametrize("encoding", [hand.DICTIONARY, hand.DELTA_LENGTH])
+def test_pages_of_nulls_without_values(tmp_path: Path, kind: pa.DataType, encoding: int) -> None:
+    if encoding == hand.DELTA_LENGTH and kind != pa.string():
+        pytest.skip("an encoding of byte strings")
+    path = tmp_path / "0.parquet"
+    lists = [[None]] * 8
+    table = pa.table({"flat": pa.array([None] * 8, kind), "list": pa.array(lists, pa.list_(kind))})
+    pq.write_table(table, path, **PLAIN_FILE)
+    entry = hand.byte_arrays([b"z"]) if kind == pa.string() else struct.pack("<i", 7)
+    dictionary = hand.dictionary_page(entry, 1) if encoding == hand.DICTIONARY else b""
+    flat = hand.data_page(None, hand.run_of(0, 8), b"", 8, encoding=encoding)
+    nested = hand.data_page(hand.run_of(0, 8), hand.run_of(2, 8), b"", 8, encoding=encoding)
+    for column, page in enumerate((flat, nested)):
+        hand.replace_chunk(path, column, [HandPage(page, 0)], dictionary=dictionary)
+    data = path.read_bytes()
+    assert rows_of(data, 0, [(2, 3)]) == [None] * 3
+    assert rows_of(data, 1, [(2, 3)]) == [[None]] * 3
