@@ -11,7 +11,6 @@ mod load;
 mod pages;
 mod parts;
 mod readable;
-mod retype;
 mod row_set;
 mod scan;
 mod schema;

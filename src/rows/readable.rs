@@ -15,8 +15,9 @@ const MAX_FIXED_LEN: i32 = 64 * 1024;
 /// A type is allowed only if a test has compared its values with pyarrow's. Everything else is refused:
 ///
 /// - INT96: pyarrow reads it as nanoseconds that wrap around, or in another unit that its caller chooses.
-/// - Timestamps that only have a converted type, in a file with an Arrow schema: pyarrow gives them no time zone, the
-///   crate gives them that of the schema. Without an Arrow schema, `retype` removes the time zone.
+/// - Timestamps that only have a converted type, in a file with an Arrow schema: which time zone pyarrow gives them
+///   depends on its version. Without an Arrow schema, they are in UTC, as in the crate. Before that, pyarrow gave them no
+///   time zone, and then it reads the file, because the types differ.
 /// - UUID, JSON, BSON, geometries, variants, intervals and annotations that are not known: the type that pyarrow returns
 ///   depends on its version and on registered extension types.
 /// - Types that only the file's Arrow schema has, such as dictionaries, views, durations, Date64, seconds, narrow

@@ -15,7 +15,6 @@ use super::file::RowFile;
 use super::load::{GroupPlan, Load, Plan};
 use super::pages::Failure;
 use super::parts::Parts;
-use super::retype::retype;
 use crate::error::{Error, ErrorKind, Result, RowsKind};
 use crate::int::{to_u64, to_usize};
 use crate::ranges::{Step, coalesce};
@@ -178,11 +177,10 @@ impl RowScan {
         batch.map(|batch| Step::Ready(Some(batch))).map_err(from_arrow)
     }
 
-    /// Puts the columns of a decoded batch in their order, with the types that pyarrow infers.
+    /// Puts the columns of a decoded batch in their order.
     fn arrange(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        let columns = self.order.iter().zip(self.schema.fields()).map(|(&column, field)| {
-            let column = batch.columns().get(column).ok_or_else(|| decode_error("a column is missing".to_owned()))?;
-            retype(column, field.data_type()).map_err(from_arrow)
+        let columns = self.order.iter().map(|&column| {
+            batch.columns().get(column).cloned().ok_or_else(|| decode_error("a column is missing".to_owned()))
         });
         RecordBatch::try_new(Arc::clone(&self.schema), columns.collect::<Result<_>>()?).map_err(from_arrow)
     }

@@ -10,7 +10,6 @@ use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 
 use super::contain::{contain, from_parquet};
 use super::readable::why_unreadable;
-use super::retype::pyarrow_field;
 use crate::error::{Error, ErrorKind, Result, RowsKind};
 use crate::page_map::FileSchema;
 use crate::parquet::SchemaLeaf;
@@ -71,9 +70,7 @@ impl RowSchema {
                         }
                         _ => Some("its type is not supported".to_owned()),
                     };
-                    fields.push(
-                        hinted.map_or_else(|| unknown(&names(column)), |field| Arc::new(pyarrow_field(node, &field))),
-                    );
+                    fields.push(hinted.unwrap_or_else(|| unknown(&names(column))));
                     unreadable.push(reason);
                 }
             }
