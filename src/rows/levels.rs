@@ -45,7 +45,7 @@ impl Levels<'_> {
 
     /// Counts the levels with a value. Levels that do not fill the page, or are too great, are an error.
     ///
-    /// So are levels in the deprecated encoding. It begins with the highest bit, which the `parquet` crate ignores.
+    /// So are levels in the deprecated encoding, which [`hybrid_of`] replaces.
     fn equal_to(&self, wanted: u16) -> Result<Equal> {
         let max = self.max.unsigned_abs();
         let packed = Packed { width: u16::BITS - max.leading_zeros(), max, wanted };
@@ -77,6 +77,35 @@ pub(super) fn check_hybrid(bytes: &[u8], width: u32, count: u64) -> Result<()> {
         found = found.saturating_add(run);
     }
     Ok(())
+}
+
+/// Returns levels of the deprecated encoding as a hybrid of runs and packed bits. In the former, each byte begins with its
+/// highest bit, which the `parquet` crate ignores.
+pub(super) fn hybrid_of(bytes: &[u8], max: i16, count: u32) -> Vec<u8> {
+    let width = u64::from(i16::BITS - max.leading_zeros());
+    let groups = u64::from(count).div_ceil(8);
+    let mut hybrid = Vec::new();
+    let mut header = groups << 1 | 1;
+    while header > 0x7f {
+        hybrid.push(header as u8 | 0x80);
+        header >>= 7;
+    }
+    hybrid.push(header as u8);
+    let start = hybrid.len();
+    hybrid.resize(start + to_usize(groups * width).unwrap_or(0), 0);
+    let is_set = |bit: u64| {
+        let byte = to_usize(bit / 8).and_then(|byte| bytes.get(byte)).copied().unwrap_or(0);
+        byte >> (7 - bit % 8) & 1 == 1
+    };
+    for level in 0..u64::from(count) {
+        for bit in (0..width).filter(|bit| is_set((level + 1) * width - 1 - bit)) {
+            let to = level * width + bit;
+            if let Some(byte) = to_usize(to / 8).and_then(|byte| hybrid.get_mut(start + byte)) {
+                *byte |= 1 << (to % 8);
+            }
+        }
+    }
+    hybrid
 }
 
 /// Levels of `width` bits.
@@ -224,12 +253,24 @@ mod tests {
     }
 
     #[test]
+    fn levels_that_begin_with_the_highest_bit() {
+        // 0 1 1 0 1 0 0 0, 1 1.
+        let hybrid = hybrid_of(&[0b0110_1000, 0b1100_0000], 1, 10);
+        assert_eq!(hybrid, [5, 0b0001_0110, 0b0000_0011]);
+        check(&hybrid, 1, 10, 5, false);
+        // 2 1 0 3 in two bits.
+        assert_eq!(hybrid_of(&[0b1001_0011], 3, 4), [3, 0b1100_0110, 0]);
+        // 5 2 7 in three bits.
+        assert_eq!(hybrid_of(&[0b1010_1011, 0b1000_0000], 7, 3), [3, 0b1101_0101, 0b0000_0001, 0]);
+        assert_eq!(hybrid_of(&[0xff; 100], 1, 800), [&[0xc9, 1][..], &[0xff; 100]].concat());
+    }
+
+    #[test]
     fn damaged_levels_are_errors() {
         for bytes in [&[][..], &[10], &[0, 0], &[1], &[3], &[0xff; 9], &[0x80, 0x80], &[10, 0], &[4, 1]] {
             assert!(levels(bytes, 1, 8).records().is_err(), "{bytes:?}");
             assert!(levels(bytes, 1, 8).values().is_err(), "{bytes:?}");
         }
-        // The deprecated encoding is refused, because the decoder expects the lowest bit first.
         assert!(Levels { bytes: &[0b0110_1000], encoding: encoding::BIT_PACKED, max: 1, count: 8 }.records().is_err());
     }
 

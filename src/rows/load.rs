@@ -248,7 +248,7 @@ impl Loader<'_> {
     /// A chunk with too few records would move the rows of all that follow, even in other row groups.
     fn count(&self, page: &mut Loaded, keep: &mut u64) -> std::result::Result<Records, Problem> {
         let mut unpacked = page.clone();
-        unpacked.unpack(Codec::from_code(self.chunk.codec)?)?;
+        unpacked.unpack(Codec::from_code(self.chunk.codec)?, self.leaf)?;
         let records = unpacked.records(self.leaf)?;
         if let Some(left) = keep.checked_sub(to_u64(unpacked.body.len())) {
             (*keep, *page) = (left, unpacked);

@@ -1,5 +1,6 @@
 //! The pages of a chunk for the `parquet` crate, which decodes their levels and values.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +10,7 @@ use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::ParquetError;
 
-use super::levels::{Levels, Records, check_hybrid};
+use super::levels::{Levels, Records, check_hybrid, hybrid_of};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, FileKind, Result, RowsKind};
 use crate::int::{to_u64, to_usize};
@@ -63,7 +64,7 @@ pub(super) struct ChunkPages {
 
 impl PageReader for ChunkPages {
     fn get_next_page(&mut self) -> parquet::errors::Result<Option<Page>> {
-        let (page, rows) = match self.dictionary.take() {
+        let (mut page, rows) = match self.dictionary.take() {
             Some(dictionary) => (dictionary, None),
             None => match self.data.pop_front() {
                 Some(DataPage { loaded: Some(page), rows }) => (page, rows),
@@ -71,7 +72,7 @@ impl PageReader for ChunkPages {
                 None => return Ok(None),
             },
         };
-        let decoded = self.decode(&page, rows).and_then(|page| {
+        let decoded = self.decode(&mut page, rows).and_then(|page| {
             self.check_next(rows)?;
             Ok(Some(page))
         });
@@ -138,11 +139,34 @@ impl Loaded {
         }
     }
 
-    /// Decompresses the levels of a data page. Those of version 2 are never compressed.
-    pub(super) fn unpack(&mut self, codec: Codec) -> Result<()> {
-        if matches!(self.header.kind, PageKind::Data { .. }) && !self.is_unpacked {
-            self.body = decompress(codec, &self.body, self.header.uncompressed_len)?;
-            self.is_unpacked = true;
+    /// Decompresses a version 1 data page, and replaces levels in the deprecated encoding. Other pages have levels that
+    /// are not compressed.
+    pub(super) fn unpack(&mut self, codec: Codec, leaf: &SchemaLeaf) -> Result<()> {
+        let PageKind::Data { num_values, rep_encoding, def_encoding, .. } = &mut self.header.kind else {
+            return Ok(());
+        };
+        if self.is_unpacked {
+            return Ok(());
+        }
+        self.body = decompress(codec, &self.body, self.header.uncompressed_len)?;
+        self.is_unpacked = true;
+        let levels = [(leaf.max_rep, *rep_encoding), (leaf.max_def, *def_encoding)];
+        if levels.iter().any(|(max, encoding)| *max > 0 && *encoding == encoding::BIT_PACKED) {
+            let parts = body_parts(&self.body, *num_values, levels)?;
+            let mut body = Vec::new();
+            for (part, (max, encoding)) in [parts.rep, parts.def].into_iter().zip(levels) {
+                let hybrid = match encoding {
+                    _ if max == 0 => continue,
+                    encoding::BIT_PACKED => Cow::Owned(hybrid_of(part, max, *num_values)),
+                    _ => Cow::Borrowed(part),
+                };
+                let len = u32::try_from(hybrid.len()).map_err(|_| Error::new(ErrorKind::IntegerRange))?;
+                body.extend_from_slice(&len.to_le_bytes());
+                body.extend_from_slice(&hybrid);
+            }
+            body.extend_from_slice(parts.values);
+            self.body = Bytes::from(body);
+            (*rep_encoding, *def_encoding) = (encoding::RLE, encoding::RLE);
         }
         Ok(())
     }
@@ -185,7 +209,7 @@ impl ChunkPages {
             && rows.is_some()
             && let Some(DataPage { loaded: Some(next), .. }) = self.data.front_mut()
         {
-            next.unpack(self.codec)?;
+            next.unpack(self.codec, &self.leaf)?;
             if next.continues(&self.leaf)? {
                 return Err(Error::new(ErrorKind::Rows(RowsKind::OffsetIndex)));
             }
@@ -194,8 +218,9 @@ impl ChunkPages {
     }
 
     /// Decompresses a page, which has `rows` rows according to the offset index.
-    fn decode(&self, page: &Loaded, rows: Option<usize>) -> Result<Page> {
-        let Loaded { header, body, is_unpacked } = page;
+    fn decode(&self, page: &mut Loaded, rows: Option<usize>) -> Result<Page> {
+        page.unpack(self.codec, &self.leaf)?;
+        let Loaded { header, body, .. } = page;
         match header.kind {
             PageKind::Dictionary { num_values, encoding: encoding::PLAIN | encoding::PLAIN_DICTIONARY } => {
                 let buf = decompress(self.codec, body, header.uncompressed_len)?;
@@ -211,8 +236,7 @@ impl ChunkPages {
             }
             PageKind::Data { num_values, encoding, rep_encoding, def_encoding } => {
                 let encoding = self.value_encoding(encoding)?;
-                let codec = if *is_unpacked { Codec::Uncompressed } else { self.codec };
-                let buf = decompress(codec, body, header.uncompressed_len)?;
+                let buf = body.clone();
                 // The crate trusts the lengths of levels.
                 let levels = [(self.leaf.max_rep, rep_encoding), (self.leaf.max_def, def_encoding)];
                 let parts = body_parts(&buf, num_values, levels)?;
@@ -229,7 +253,7 @@ impl ChunkPages {
                     buf,
                     num_values,
                     encoding,
-                    // Levels in another encoding were refused, if there are any.
+                    // Other encodings were replaced or refused, unless there are no levels.
                     def_level_encoding: Encoding::RLE,
                     rep_level_encoding: Encoding::RLE,
                     statistics: None,

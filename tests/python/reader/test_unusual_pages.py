@@ -13,8 +13,10 @@ import pytest
 from support import footer_edit
 from support import hand_pages as hand
 from support.hand_pages import PLAIN_FILE, HandPage, rows_of, write_lists
+from support.rows.core_reads import open_rows, read_rows
 
-from parsieve._core import FormatError, UnsupportedError
+import parsieve as ps
+from parsieve._core import FormatError, RowSet
 
 ROWS = 600
 
@@ -44,7 +46,7 @@ def test_decimals_whose_length_pyarrow_refuses(tmp_path: Path, encoding: str, le
 
     def annotate(metadata: footer_edit.Struct) -> None:
         element = metadata[footer_edit.SCHEMA][1][1][1]
-        element[6], element[7], element[8] = (hand.I32, 5), (hand.I32, 2), (hand.I32, 9)
+        element[6], element[7], element[8] = (footer_edit.I32, 5), (footer_edit.I32, 2), (footer_edit.I32, 9)
         footer_edit.statistics(metadata)[0].clear()
 
     footer_edit.edit(path, annotate)
@@ -60,14 +62,16 @@ def test_short_decimals(tmp_path: Path) -> None:
 
     def annotate(metadata: footer_edit.Struct) -> None:
         element = metadata[footer_edit.SCHEMA][1][1][1]
-        element[6], element[7], element[8] = (hand.I32, 5), (hand.I32, 2), (hand.I32, 9)
+        element[6], element[7], element[8] = (footer_edit.I32, 5), (footer_edit.I32, 2), (footer_edit.I32, 9)
         footer_edit.statistics(metadata)[0].clear()
 
     footer_edit.edit(path, annotate)
     assert rows_of(path.read_bytes(), 0, [(0, 3)]) == [Decimal("0.01"), Decimal("-0.01"), Decimal("5.12")]
 
 
-def test_levels_that_begin_with_the_highest_bit_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("offset_index", [False, True])
+def test_levels_that_begin_with_the_highest_bit(tmp_path: Path, offset_index: bool) -> None:
+    """pyarrow and the decoder of the core expect the lowest bit first, so compare with the written rows."""
     path = tmp_path / "0.parquet"
     lists = [[row] * (1 + row % 3) for row in range(ROWS)]
     write_lists(path, lists)
@@ -79,9 +83,28 @@ def test_levels_that_begin_with_the_highest_bit_are_refused(tmp_path: Path) -> N
     page = hand.data_page(
         packed, hand.run_of(3, count), struct.pack(f"<{count}i", *values), count, rep_encoding=hand.BIT_PACKED
     )
-    hand.replace_chunk(path, 1, [HandPage(page, 0)])
-    with pytest.raises(UnsupportedError, match="encoding"):
-        rows_of(path.read_bytes(), 1, [(4, 3)])
+    hand.replace_chunk(path, 1, [HandPage(page, 0)], offset_index=offset_index)
+    assert rows_of(path.read_bytes(), 1, [(4, 3), (500, 1)]) == [*lists[4:7], lists[500]]
+
+
+@pytest.mark.parametrize("unit", ["ms", "us"])
+def test_times_with_only_a_converted_type(tmp_path: Path, unit: str) -> None:
+    path = tmp_path / "0.parquet"
+    pq.write_table(pa.table({"time": pa.array([0, -1, None, 2**40])}), path, store_schema=False)
+
+    def annotate(metadata: footer_edit.Struct) -> None:
+        metadata[footer_edit.SCHEMA][1][1][1][6] = (footer_edit.I32, {"ms": 9, "us": 10}[unit])
+
+    footer_edit.edit(path, annotate)
+    data = path.read_bytes()
+    file = open_rows(data)
+    assert file.unreadable(0) is None
+    assert file.schema.field(0).type == pa.timestamp(unit, "UTC")
+    expected = pq.read_table(path)
+    # Older versions of pyarrow give these times no time zone, and then read the file themselves.
+    if expected.schema.field(0).type == pa.timestamp(unit, "UTC"):
+        assert read_rows(data, file, [0], RowSet.all(4), 10)[0].equals(expected)
+    assert ps.open_table(tmp_path).plan("time IS NOT NULL").to_arrow().equals(expected.drop_null())
 
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.string()])
