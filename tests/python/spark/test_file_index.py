@@ -17,6 +17,7 @@ from parsieve.lake import open_lake
 from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.runtime import versions
 from parsieve.spark.scan import file_index, iceberg
+from parsieve.spark.scan.file_index import Kept
 from parsieve.spark.scan.read import scan_of
 
 pytestmark = pytest.mark.spark
@@ -29,7 +30,7 @@ class Exact:
         self.asked: list[tuple[int, Filter]] = []
         self.kept: set[str] = set()
 
-    def __call__(self, paths: Sequence[str], where: Filter) -> set[str]:
+    def __call__(self, paths: Sequence[str], where: Filter) -> Kept:
         self.asked.append((len(paths), where))
         if where.expression is None:
             self.kept = set(paths)
@@ -41,7 +42,7 @@ class Exact:
                     filter=where.expression
                 )
             }
-        return self.kept
+        return Kept(self.kept)
 
 
 def needs(lake: str) -> None:
@@ -111,7 +112,7 @@ def test_only_kept_files_are_opened(spark: Any, tmp_path: Path) -> None:
     keep(found, Filter((), ds.field("id") == 350))
     assert len(keep.kept) == 1
     kept = set(keep.kept)
-    frame = plain(spark, tmp_path / "t", lambda paths, where: kept)
+    frame = plain(spark, tmp_path / "t", lambda paths, where: Kept(kept))
     for file in found:
         if file not in kept:
             Path(file).write_bytes(b"destroyed" * 100)
@@ -158,7 +159,7 @@ def test_only_equal_reads_share_a_cache(spark: Any, folder: Path) -> None:
 def test_a_failing_keep_reads_all_files(
     spark: Any, folder: Path, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    def fails(paths: Sequence[str], where: Filter) -> set[str]:
+    def fails(paths: Sequence[str], where: Filter) -> Kept:
         raise ps.FormatError("the index is broken")
 
     with caplog.at_level(logging.WARNING, "parsieve.spark"):
@@ -214,10 +215,10 @@ def test_hudi_tables_with_logs_and_deletes_are_pruned_at_each_instant(spark: Any
     first = min(row.commit_time for row in spark.sql(f"CALL show_commits(table => '{name}')").collect())
     asked: list[tuple[set[str], Filter]] = []
 
-    def keep(paths: Sequence[str], where: Filter) -> set[str]:
+    def keep(paths: Sequence[str], where: Filter) -> Kept:
         """Keep partition 1, which contains 4 and 7."""
         asked.append((set(paths), where))
-        return {path for path in paths if "/part=1/" in path}
+        return Kept({path for path in paths if "/part=1/" in path})
 
     now = file_index.prune(spark.read.format("hudi").load(folder), keep)
     assert [row.name for row in now.where("id = 4").collect()] == ["new"]
@@ -338,9 +339,9 @@ def test_conditions_are_translated_exactly_or_left_out(spark: Any, tmp_path: Pat
     rows = ds.dataset(folder, exclude_invalid_files=True)
     said: list[Filter] = []
 
-    def keep(paths: Sequence[str], where: Filter) -> set[str]:
+    def keep(paths: Sequence[str], where: Filter) -> Kept:
         said.append(where)
-        return set(paths)
+        return Kept(set(paths))
 
     frame = file_index.prune(spark.read.parquet(folder), keep)
     exact = {

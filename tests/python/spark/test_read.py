@@ -343,8 +343,8 @@ def test_hudi_reads_lose_no_row_when_logs_arrive(spark: Any, tmp_path: Path) -> 
     stale = table.opened.plan(bind("name = 'new'", before.schema), before)
     assert stale.kept == []
 
-    def keep(paths: Sequence[str], where: Filter) -> set[str]:
-        return without_skipped(paths, stale.record, is_same_version)
+    def keep(paths: Sequence[str], where: Filter) -> file_index.Kept:
+        return file_index.Kept(without_skipped(paths, stale.record, is_same_version))
 
     frame = file_index.prune(made.whole(), keep, label_paths=with_logs)
     assert ids(frame.where("name = 'new'")) == first

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from support.spark_tables import ids, settled
 import parsieve as ps
 import parsieve.spark as pss
 from parsieve.spark.runtime.gateway import query_of
+from parsieve.spark.scan.record import log_scan
 
 pytestmark = pytest.mark.spark
 FILES, GROUPS, ROWS = 3, 8, 50
@@ -92,3 +95,23 @@ def test_a_file_that_was_replaced_is_read_completely(spark: Any, table: ps.Table
     # The index knows another version of the file, with other row groups.
     assert ids(pss.read(spark, table, "id = 7")) == expected
     assert 7 in expected
+
+
+def test_queries_of_one_dataframe_are_planned_at_the_same_time(
+    spark: Any, table: ps.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each query waits after it has chosen its files until the other one has chosen its own."""
+    file = pq.ParquetFile(f"{table.uri}/part-0.parquet")
+    first, second = (file.read_row_group(number)["id"][0].as_py() for number in range(2))
+    both_have_chosen = threading.Barrier(2)
+
+    def wait(*arguments: Any) -> Any:
+        both_have_chosen.wait(60)
+        return log_scan(*arguments)
+
+    monkeypatch.setattr("parsieve.spark.scan.file_index.log_scan", wait)
+    frame = pss.read(spark, table)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda key: ids(frame.where(f"id = {key}")), [first, second]))
+    assert not both_have_chosen.broken
+    assert found == [[first], [second]]

@@ -93,11 +93,11 @@ class DeltaScan(FixedScan):
         paths = [_absolute_path(folder, entry["path"]) for entry in entries]
         kept = choose(keep, paths, resolved(self.spark, self.schema, condition))
         kept_files = jvm_of(self.spark).scala.collection.mutable.ArrayBuffer()
-        for start, end in ranges_of(paths, kept):
+        for start, end in ranges_of(paths, kept.paths):
             kept_files.appendAll(scala_files.slice(start, end))
         frame = self._frame(kept_files.toList()).where(condition)
         sizes = {path: int(entry["size"]) for path, entry in zip(paths, entries, strict=True)}
-        remember(frame, log_scan(folder, sizes, kept, getattr(keep, "plan", None)))
+        remember(frame, log_scan(folder, sizes, kept.paths, kept.plan))
         return frame
 
     def from_plan(self, plan: PlanRecord) -> Any:

@@ -10,8 +10,9 @@ import contextlib
 import itertools
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from parsieve._core import UnsupportedError
@@ -20,11 +21,30 @@ from parsieve.spark.runtime.gateway import gateway_of, java_session, jvm_of, que
 from parsieve.spark.scan.record import Scan, log_scan
 from parsieve.spark.scan.watched import watched
 
-# Returns the listed paths that a query must read, given all listed paths and the query's filter. A `Keep` may also have
-# these attributes: `plan`, the plan behind its last answer; `stale`, a method that returns the kept paths whose files
-# may have changed since Spark listed them, so that Spark gets their current size; and `row_groups`, a method that
-# returns the row groups to read of kept paths, in the version that Spark listed.
-Keep = Callable[[Sequence[str], Filter], "set[str]"]
+if TYPE_CHECKING:
+    from parsieve.plan.record import PlanRecord
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The listed paths that a query must read, and what is known of their files."""
+
+    paths: Set[str]
+    # The plan that skipped the other paths, if there is one.
+    plan: PlanRecord | None = None
+
+    def stale(self) -> Set[str]:
+        """Return the paths whose files may have changed since Spark listed them. Spark gets their current size."""
+        return frozenset()
+
+    def row_groups(self, paths: Set[str]) -> Mapping[str, Sequence[int]]:
+        """Return the row groups to read of each path of which only some are kept, in the version that Spark listed."""
+        return {}
+
+
+# Returns the listed paths that a query must read, given all listed paths and the query's filter. Spark may plan several
+# queries of a DataFrame at the same time, so all that a `Keep` knows of one query is in its answer.
+Keep = Callable[[Sequence[str], Filter], Kept]
 
 # Adds to the paths of one folder what a `Keep` must know of their files; gets the folder's partition values, too.
 LabelPaths = Callable[[Any, Sequence[str]], Sequence[str]]
@@ -198,13 +218,12 @@ class PrunedIndex:
         """Return the listed folders without the files that `keep` leaves out, and with the current size of others."""
         folders = _folders(listed, self._label_paths)
         sizes = _sizes(folders)
-        kept = self._keep(list(sizes), filter_of(conditions))
-        self._scan = log_scan(self._table, sizes, kept, getattr(self._keep, "plan", None))
-        find_stale = getattr(self._keep, "stale", None)
-        stale = set() if find_stale is None else set(find_stale(kept))
-        find_groups = getattr(self._keep, "row_groups", None) if self._reads_row_groups else None
-        groups = {} if find_groups is None else find_groups(kept - stale)
-        if not stale and not groups and len(kept) >= len(sizes) and kept.issuperset(sizes):
+        answer = self._keep(list(sizes), filter_of(conditions))
+        kept = answer.paths
+        self._scan = log_scan(self._table, sizes, kept, answer.plan)
+        stale = answer.stale()
+        groups = answer.row_groups(kept - stale) if self._reads_row_groups else {}
+        if not stale and not groups and kept >= sizes.keys():
             return listed
         renewal = Renewal(self._spark) if stale else None
         pruned = self._jvm.scala.collection.mutable.ArrayBuffer()
@@ -287,13 +306,13 @@ def first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
-def choose(keep: Keep, paths: Sequence[str], where: Filter) -> set[str]:
+def choose(keep: Keep, paths: Sequence[str], where: Filter) -> Kept:
     """Return the paths that `keep` returns, or all of them if it fails."""
     try:
         return keep(paths, where)
     except Exception as error:
         warn_all_kept(error)
-        return set(paths)
+        return Kept(frozenset(paths))
 
 
 def _sequence(items: Any) -> Iterator[Any]:
@@ -321,7 +340,7 @@ def plain_path(path: str) -> str:
     return re.sub(r"^file:(//(?=/))?", "", path)
 
 
-def ranges_of(paths: Sequence[str], kept: set[str]) -> Iterator[tuple[int, int]]:
+def ranges_of(paths: Sequence[str], kept: Set[str]) -> Iterator[tuple[int, int]]:
     """Yield the positions of the kept paths as ranges, so that Java is called once for each range."""
     start = None
     for position, path in enumerate(paths):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +21,7 @@ from parsieve.plan.record import PlanRecord
 from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.pushdown.conditions import Types
 from parsieve.spark.scan import file_index
+from parsieve.spark.scan.file_index import Kept
 from parsieve.spark.scan.format_scan import ListedScan, PlannedFiles, changed_since, condition_of
 from parsieve.spark.scan.kept_files import Keeper, comparable
 
@@ -171,23 +173,33 @@ class FolderKeeper(Keeper):
         """`before` is the folder before Spark listed it."""
         super().__init__(spark, table, types, None, also)
         self._before = before
-        # The folder when the last query was planned.
-        self._now: Snapshot | None = None
 
     def _snapshot(self, paths: Sequence[str]) -> Snapshot:
         # A file can be replaced under its name, so an older snapshot proves nothing about it.
-        self._now = self._table.snapshot(None)
-        return self._now
+        return self._table.snapshot(None)
 
-    def row_groups(self, paths: Collection[str]) -> dict[str, list[int]]:
+    def _kept(self, paths: Collection[str], snapshot: Snapshot | None = None, plan: PlanRecord | None = None) -> Kept:
+        now = self._table.snapshot(None) if snapshot is None and self._before is not None else snapshot
+        return FolderKept(frozenset(paths), plan, self._before, now)
+
+
+@dataclass(frozen=True)
+class FolderKept(Kept):
+    """The paths of a plain folder that a query must read."""
+
+    # The folder before Spark listed it, and when the query was planned.
+    before: Snapshot | None = None
+    now: Snapshot | None = None
+
+    def row_groups(self, paths: Set[str]) -> dict[str, list[int]]:
         """Return the row groups to read of each path of which only some are kept, in the version that Spark listed.
 
         Row groups belong to the version at the time of the plan. Spark listed that version if the folder had it before
         Spark listed it, too. The reader fails if the file is replaced later.
         """
-        if self.plan is None or self._before is None:
+        if self.plan is None or self.before is None:
             return {}
-        before, planned = _tokens_by_path(self._before), _tokens_by_path(self.plan.snapshot)
+        before, planned = _tokens_by_path(self.before), _tokens_by_path(self.plan.snapshot)
         numbers = {comparable(path): number for number, path in self.plan.paths().items()}
         kept: dict[str, list[int]] = {}
         for path in sorted(paths):
@@ -198,18 +210,17 @@ class FolderKeeper(Keeper):
                 kept[path] = groups
         return kept
 
-    def stale(self, paths: Collection[str]) -> set[str]:
+    def stale(self) -> set[str]:
         """Return the paths whose files may not be the ones that Spark listed.
 
         Spark reads a file up to its listed size, so it would lose rows of a longer file that replaced it.
         """
-        if self._before is None:
+        if self.before is None or self.now is None:
             return set()
-        now, self._now = self._now or self._table.snapshot(None), None
-        tokens = _tokens_by_path(now)
+        tokens = _tokens_by_path(self.now)
         # Equal snapshots share their slices, which saves the work for the second one.
-        before = tokens if now.slices is self._before.slices else _tokens_by_path(self._before)
-        names = {path: comparable(path) for path in paths}
+        before = tokens if self.now.slices is self.before.slices else _tokens_by_path(self.before)
+        names = {path: comparable(path) for path in self.paths}
         return {path for path, name in names.items() if name in tokens and (tokens[name] or None) != before.get(name)}
 
 

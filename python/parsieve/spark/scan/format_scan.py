@@ -23,7 +23,7 @@ from parsieve.predicate.normalize import normalize
 from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.pushdown.conditions import Types
 from parsieve.spark.scan import file_index
-from parsieve.spark.scan.file_index import Keep
+from parsieve.spark.scan.file_index import Keep, Kept
 from parsieve.spark.scan.kept_files import Keeper, comparable
 
 if TYPE_CHECKING:
@@ -148,10 +148,10 @@ class PlannedFiles:
         """Return the base files that a plan keeps."""
         return cls(frozenset(comparable(piece.path) for piece in plan.slices() if piece.path), plan)
 
-    def __call__(self, listed: Sequence[str], where: Filter) -> set[str]:
+    def __call__(self, listed: Sequence[str], where: Filter) -> Kept:
         """Return the listed paths that the plan keeps."""
         self.missing = self.paths - set(map(comparable, listed))
-        return {path for path in listed if comparable(path) in self.paths}
+        return Kept({path for path in listed if comparable(path) in self.paths}, self.plan)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PlannedFiles) and self.paths == other.paths

@@ -19,7 +19,7 @@ from parsieve.spark.pushdown.catalyst import resolved
 from parsieve.spark.pushdown.conditions import Types, ids_of
 from parsieve.spark.runtime.gateway import java_session, jvm_of, query_of
 from parsieve.spark.runtime.versions import installed
-from parsieve.spark.scan.file_index import Keep, choose, plain_path
+from parsieve.spark.scan.file_index import Keep, Kept, choose, plain_path
 from parsieve.spark.scan.format_scan import (
     FixedScan,
     PlannedFiles,
@@ -118,10 +118,10 @@ class IcebergScan(FixedScan):
             return whole.where(condition)
         tasks = _tasks_by_path(table, snapshot)
         kept = choose(keep, [path for path, _ in tasks], resolved(self.spark, whole.schema, condition))
-        scan = _log_scan(self._source, [path for path, _ in tasks], kept, keep)
+        scan = _log_scan(self._source, [path for path, _ in tasks], kept)
         kept_tasks = jvm_of(self.spark).java.util.ArrayList()
         for path, task in tasks:
-            if path in kept:
+            if path in kept.paths:
                 kept_tasks.add(task)
         if kept_tasks.isEmpty():
             frame = whole.where("false")
@@ -215,15 +215,15 @@ def _tasks_by_path(table: Any, snapshot: Any) -> list[tuple[str, Any]]:
     return tasks
 
 
-def _log_scan(table: str, paths: list[str], kept: set[str], keep: Keep) -> Scan:
+def _log_scan(table: str, paths: list[str], kept: Kept) -> Scan:
     """Return the record of a scan. Sizes come from the plan, since Iceberg would need a call of Java for each."""
-    plan = getattr(keep, "plan", None)
+    plan = kept.plan
     sizes: dict[str, int] = {}
     if plan is not None:
         slices = plan.snapshot.slices
         pairs = zip(slices.path.to_pylist(), slices.size.to_pylist(), strict=True)
         sizes = {plain_path(path): size for path, size in pairs if path}
-    return log_scan(table, {path: sizes.get(path) for path in paths}, kept, plan)
+    return log_scan(table, {path: sizes.get(path) for path in paths}, kept.paths, plan)
 
 
 def _reads_staged(frame: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
@@ -15,6 +15,7 @@ from parsieve.predicate.bind import bind
 from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.pushdown.conditions import Types
 from parsieve.spark.pushdown.int96 import reads_timestamps
+from parsieve.spark.scan.file_index import Kept
 
 # Whether Spark listed a path for this version of the slice, whose base file has that path.
 IsSameVersion = Callable[[Slice, str], bool]
@@ -39,21 +40,22 @@ class Keeper:
         self._as_of = as_of
         self._also = tuple(also)
         self._planned_on: Snapshot | None = None
-        # The plan of the last query; None if parsieve understood no part of its filter.
-        self.plan: PlanRecord | None = None
 
-    def __call__(self, paths: Sequence[str], where: Filter) -> set[str]:
+    def __call__(self, paths: Sequence[str], where: Filter) -> Kept:
         """Return the paths that may contain a match, and the paths that the plan does not know."""
-        self.plan = None
         where = Filter(where.sql, where.expression, (*where.parts, *self._also))
         if not where.parts:
-            return set(paths)
+            return self._kept(paths)
         snapshot = self._snapshot(paths)
         predicate = self._types.predicate(where, snapshot.schema, reads_timestamps(self._spark))
         if predicate is None:
-            return set(paths)
-        self.plan = self._table.plan(bind(predicate, snapshot.schema), snapshot).record
-        return without_skipped(paths, self.plan, self._version_check())
+            return self._kept(paths, snapshot)
+        plan = self._table.plan(bind(predicate, snapshot.schema), snapshot).record
+        return self._kept(without_skipped(paths, plan, self._version_check()), snapshot, plan)
+
+    def _kept(self, paths: Collection[str], snapshot: Snapshot | None = None, plan: PlanRecord | None = None) -> Kept:
+        """Return the paths that a query must read, with the state that it was planned on, if any."""
+        return Kept(frozenset(paths), plan)
 
     def _snapshot(self, paths: Sequence[str]) -> Snapshot:
         """Return the state of the table to plan on, given the paths that Spark listed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -70,7 +70,7 @@ _UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3), ("bytes",
 
 
 def log_scan(
-    table: str, sizes: Mapping[str, int | None], kept: set[str], plan: PlanRecord | None, failure: str = ""
+    table: str, sizes: Mapping[str, int | None], kept: Set[str], plan: PlanRecord | None, failure: str = ""
 ) -> Scan:
     """Return the record of a scan, and log it. `sizes` has all listed files, `kept` the files to read."""
     all_sizes = list(sizes.values())
