@@ -26,6 +26,7 @@ from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.scan import file_index
 from parsieve.spark.scan.hudi import is_same_version, with_logs
 from parsieve.spark.scan.kept_files import without_skipped
+from parsieve.spark.tables import lake_of
 from parsieve.table import Table
 
 pytestmark = pytest.mark.spark
@@ -323,6 +324,34 @@ def test_iceberg_reads_stay_at_their_snapshot(spark: Any, tmp_path: Path) -> Non
     with pytest.raises(ps.ConflictError, match="expired"):
         plan.to_spark(spark)
     made.drop()
+
+
+def test_iceberg_reads_follow_the_branch_that_the_session_audits(spark: Any) -> None:
+    needs("iceberg")
+    name = "iceberg.reads.audited"
+    spark.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg TBLPROPERTIES ('write.wap.enabled' = 'true')")
+    spark.conf.set("spark.wap.branch", "audit")
+    try:
+        # The main branch has no snapshot yet.
+        spark.sql(f"INSERT INTO {name} SELECT id FROM range(20, 24, 1, 2)")
+        assert ids(pss.read(spark, name, "id >= 22")) == [22, 23]
+        assert ids(pss.read(spark, name, order_by="id", limit=1)) == [20]
+        spark.conf.unset("spark.wap.branch")
+        assert ids(pss.read(spark, name, "id >= 22")) == []
+        spark.sql(f"INSERT INTO {name} SELECT id FROM range(4)")
+        spark.conf.set("spark.wap.branch", "audit")
+        for where in ("id >= 0", "id = 22"):
+            assert ids(pss.read(spark, name, where)) == ids(spark.table(name).where(where))
+        assert ids(pss.read(spark, name, order_by="id", descending=True, limit=2)) == [22, 23]
+        assert ids(pss.semi_join(name, spark.range(2, 22), "id")) == [20, 21]
+        main = Table(lake_of(spark, name))
+        assert ids(main.plan("id < 2").to_spark(spark)) == [0, 1]
+        # A branch that the table does not have.
+        spark.conf.set("spark.wap.branch", "missing")
+        assert ids(pss.read(spark, name, "id >= 2")) == [2, 3]
+    finally:
+        spark.conf.unset("spark.wap.branch")
+    spark.sql(f"DROP TABLE {name} PURGE")
 
 
 def test_hudi_reads_lose_no_row_when_logs_arrive(spark: Any, tmp_path: Path) -> None:

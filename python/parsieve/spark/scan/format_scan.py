@@ -51,6 +51,11 @@ class FormatScan(ABC):
         """Return the whole table as a DataFrame. Later calls return the same one."""
 
     @property
+    def state(self) -> AsOf:
+        """The state that `whole` reads, as plans take it."""
+        return self.as_of
+
+    @property
     def schema(self) -> Any:
         """The columns as Spark reads them, as a `StructType`."""
         return self.whole().schema

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from parsieve._core import ParsieveError, UnsupportedError
-from parsieve.lake.base import Snapshot
+from parsieve.lake.base import AsOf, Snapshot
 from parsieve.lake.open import open_lake
 from parsieve.plan.open_table import OpenTable
 from parsieve.plan.record import PlanRecord
@@ -74,8 +74,23 @@ class IcebergScan(FixedScan):
 
     @cached_property
     def _latest(self) -> Any:
-        """The current snapshot; None if the table has no rows yet."""
-        return self._table.currentSnapshot()
+        """The snapshot that Spark reads if no other one is given; None if the table has no rows yet."""
+        branch = self._branch_to_audit
+        return self._table.currentSnapshot() if branch is None else self._table.snapshot(branch)
+
+    @cached_property
+    def _branch_to_audit(self) -> str | None:
+        """The branch that the session reads instead of the main one, by Iceberg's rules; None if there is none."""
+        name = self.spark.conf.get("spark.wap.branch", None)
+        is_enabled = str(self._table.properties().get("write.wap.enabled")).lower() == "true"
+        return name if name is not None and is_enabled and self._table.refs().containsKey(name) else None
+
+    @property
+    def state(self) -> AsOf:
+        """The state that Spark reads."""
+        if self.as_of is None and self._branch_to_audit is not None:
+            return int(self._latest.snapshotId())
+        return self.as_of
 
     def types(self) -> Types:
         """Return the columns as Spark reads them, with their field ids."""
@@ -175,7 +190,7 @@ class IcebergScan(FixedScan):
         if current._table.snapshot(self._snapshot_id) is None:
             raise changed_since(plan, "the snapshot was expired")
         refuse_missing_files(plan)
-        is_latest = int(current._latest.snapshotId()) == self._snapshot_id
+        is_latest = current._latest is not None and int(current._latest.snapshotId()) == self._snapshot_id
         # Spark reads the latest snapshot with the current schema, and others with the schema of their time.
         scan = current if is_latest and set(plan.snapshot.schema.names) <= set(current.whole().columns) else self
         keep = PlannedFiles.of(plan)

@@ -162,7 +162,7 @@ def _parsed(scan: FormatScan, where: Any, snapshot: Snapshot, timezone: str | No
 
 def _read_first(scan: FormatScan, table: OpenTable, where: Any, timezone: str | None, order: Order) -> Any:
     """Return the first rows of a table in an order, or any of its rows."""
-    snapshot = table.snapshot(scan.as_of)
+    snapshot = table.snapshot(scan.state)
     ordering = order.resolved(snapshot.schema)
     frame = None
     if ordering is not None and order.limit is not None:
