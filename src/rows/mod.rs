@@ -15,6 +15,7 @@ mod row_set;
 mod scan;
 mod schema;
 
+pub use contain::silence_contained_panics;
 pub use file::RowFile;
 pub use row_set::RowSet;
 pub use scan::{BUDGET, RowScan};

@@ -6,6 +6,7 @@ mod rows;
 use pyo3::prelude::*;
 
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    crate::rows::silence_contained_panics();
     module.add_class::<page_map::FileMap>()?;
     module.add_class::<page_map::PageMap>()?;
     module.add_class::<page_map::PageMapBuilder>()?;
