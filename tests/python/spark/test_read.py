@@ -22,7 +22,7 @@ from parsieve.lake.storage.storage import Storage
 from parsieve.predicate import Expr, columns, parse
 from parsieve.predicate.bind import bind
 from parsieve.predicate.render import to_spark
-from parsieve.spark.pushdown.catalyst import Filter
+from parsieve.spark.pushdown.catalyst import Filter, resolved, resolved_exactly
 from parsieve.spark.scan import file_index
 from parsieve.spark.scan.hudi import is_same_version, with_logs
 from parsieve.spark.scan.kept_files import without_skipped
@@ -352,6 +352,41 @@ def test_iceberg_reads_follow_the_branch_that_the_session_audits(spark: Any) -> 
     finally:
         spark.conf.unset("spark.wap.branch")
     spark.sql(f"DROP TABLE {name} PURGE")
+
+
+MOMENTS = [
+    "t <= 'now'",
+    "day < ' Tomorrow UTC'",
+    "n >= 'yesterday'",
+    "t <= to_timestamp(concat('n', 'ow')) OR id = 7",
+    "day = to_date('today')",
+    "t <= TIMESTAMP 'now'",
+    "t < now()",
+]
+
+
+@pytest.mark.parametrize("where", MOMENTS)
+def test_texts_for_the_current_time_skip_nothing(spark: Any, where: str) -> None:
+    """They have another value each time the DataFrame is read."""
+    schema = "id BIGINT, t TIMESTAMP, n TIMESTAMP_NTZ, day DATE, name STRING"
+    types = spark.createDataFrame([], schema).schema
+    assert resolved(spark, types, where).parts == ()
+    assert resolved_exactly(spark, types, where) is None
+    both = resolved(spark, types, f"({where}) AND name = 'now'").expression
+    assert both is None if "TIMESTAMP '" in where else str(both) == '(name == "now")'
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_rows_of_the_future_are_not_skipped(spark: Any, tmp_path: Path, kind: str) -> None:
+    needs(kind)
+    made = SparkTable(spark, kind, f"future_{kind}", tmp_path / "t", "id BIGINT, at TIMESTAMP", part=None)
+    spark.sql(f"INSERT INTO {made.name} VALUES (1, TIMESTAMP '2026-01-01 00:00:00')")
+    spark.sql(f"INSERT INTO {made.name} SELECT 2, now() + INTERVAL 1 DAY")
+    for where, files in (("at <= 'now'", 2), ("at <= '2026-02-01'", 1)):
+        scan = pss.last_scan(pss.read(spark, made.name, where))
+        assert scan is not None
+        assert (scan.files_kept, scan.files_total) == (files, 2)
+    made.drop()
 
 
 def test_hudi_reads_lose_no_row_when_logs_arrive(spark: Any, tmp_path: Path) -> None:

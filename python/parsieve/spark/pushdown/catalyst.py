@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -50,20 +51,23 @@ def _conjuncts(condition: Any) -> list[Any]:
 
 def resolved(spark: Any, schema: Any, where: Any) -> Filter:
     """Translate SQL text or a `Column` for rows of a schema, in the form that Spark's optimizer gives it."""
+    if _has_moment(where):
+        return Filter((), None)
     analyzed, optimized = _plans(spark, schema, where)
     # The optimizer replaces expressions such as `current_date()` by their current value, but they have another value
     # each time the DataFrame is read. So ignore conditions that contain them.
-    current_like = _current_like(spark)
-    if analyzed.containsPattern(current_like):
-        parts = _conjuncts(analyzed.condition()) if _name(analyzed) == "Filter" else []
-        return filter_of(part for part in parts if not part.containsPattern(current_like))
+    lasting = _lasting(spark, analyzed)
+    if lasting is not None:
+        return filter_of(lasting)
     return filter_of([optimized.condition()] if _name(optimized) == "Filter" else [])
 
 
 def resolved_exactly(spark: Any, schema: Any, where: Any) -> Filter | None:
     """Translate SQL text or a `Column`. Return None unless the translation has every part of the condition."""
+    if _has_moment(where):
+        return None
     analyzed, optimized = _plans(spark, schema, where)
-    if analyzed.containsPattern(_current_like(spark)) or _name(optimized) != "Filter":
+    if _lasting(spark, analyzed) is not None or _name(optimized) != "Filter":
         return None
     condition = optimized.condition()
     return filter_of([condition]) if _is_exact(condition) else None
@@ -78,8 +82,28 @@ def _plans(spark: Any, schema: Any, where: Any) -> tuple[Any, Any]:
     return query.analyzed(), query.optimizedPlan()
 
 
-def _current_like(spark: Any) -> Any:
-    return jvm_of(spark).org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+# A literal such as TIMESTAMP 'now', which has another value each time that Spark parses it.
+_MOMENT = re.compile(r"\b(date|timestamp(_ntz|_ltz)?)\b[^'\"]*['\"]\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+
+
+def _has_moment(where: Any) -> bool:
+    """Return whether a condition may contain a literal such as `TIMESTAMP 'now'`. Plans show only its value."""
+    return _MOMENT.search(str(where)) is not None
+
+
+def _lasting(spark: Any, analyzed: Any) -> list[Any] | None:
+    """Return the parts of a condition that have the same value whenever they are evaluated; None if all have."""
+    catalyst = jvm_of(spark).org.apache.spark.sql.catalyst
+    current_like = catalyst.trees.TreePattern.CURRENT_LIKE()
+    # These rules of the optimizer show what functions stand for, and replace casts of texts such as 'now'.
+    plain = catalyst.optimizer.ReplaceExpressions.apply(analyzed)
+    replaced = catalyst.optimizer.SpecialDatetimeValues.apply(plain)
+    if not plain.containsPattern(current_like) and plain.equals(replaced):
+        return None
+    if _name(plain) != "Filter":
+        return []
+    parts = zip(_conjuncts(plain.condition()), _conjuncts(replaced.condition()), strict=True)
+    return [part for part, same in parts if not part.containsPattern(current_like) and part.equals(same)]
 
 
 def _is_exact(node: Any) -> bool:
