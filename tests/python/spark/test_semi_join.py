@@ -193,6 +193,13 @@ def test_many_keys_skip_files_without_a_list_of_literals(spark: Any, folder: Pat
     assert check(spark, folder, whole, right, "k", most_keys=100) == 8
 
 
+def test_many_keys_of_a_column_with_a_dot_in_its_name(spark: Any, tmp_path: Path) -> None:
+    rows = spark.range(0, 2000, 1, 2).selectExpr("id", "id AS `a.b`")
+    rows.write.parquet(str(tmp_path / "t"))
+    right = spark.range(0, 2400, 2).selectExpr("id AS `a.b`")
+    check(spark, tmp_path / "t", rows, right, "a.b")
+
+
 def test_the_docstring_example_runs(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parsieve.lake.storage.listing.TICK_NS", 0)
     monkeypatch.setattr("parsieve.lake.storage.listing.COARSE_NS", 0)

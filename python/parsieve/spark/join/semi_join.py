@@ -135,7 +135,8 @@ class Keys(NamedTuple):
         if self.kind.cast == "timestamp_ntz":
             # pandas cannot represent all of them.
             return frame
-        return keep_matching(frame, self.name, filter_of(right, self.name, fpp, ndv=self.num_keys))
+        name = _quoted(self.name)
+        return keep_matching(frame, name, filter_of(right, name, fpp, ndv=self.num_keys))
 
     def _literals(self) -> list[Any]:
         from pyspark.sql import functions
