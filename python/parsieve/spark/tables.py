@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,27 @@ def lake_of(spark: Any, table: Any, storage_options: Mapping[str, str] | None = 
     if not location or provider not in FORMATS:
         raise UnsupportedError(f"{table} is a table of {provider or 'no provider'}, not of {', '.join(FORMATS)}")
     if provider == "iceberg":
-        # Only the catalog knows which metadata file is the current one.
-        log = spark.sql(f"SELECT file FROM {table}.metadata_log_entries ORDER BY timestamp DESC LIMIT 1")
-        location = log.first().file
+        location = _metadata_file(spark, table)
     return open_lake(location, provider, storage_options)
+
+
+def _metadata_file(spark: Any, table: str) -> str:
+    """Return the current metadata file of an Iceberg table, which only the catalog knows."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        log = spark.sql(f"SELECT file FROM {table}.metadata_log_entries ORDER BY timestamp DESC LIMIT 1")
+    except AnalysisException as error:
+        if state := _STATE.fullmatch(table):
+            raise UnsupportedError(
+                f"{table} is a state of the table {state[1]}; pass the name of the table, and the {state[2]} as as_of"
+            ) from error
+        raise
+    return str(log.first().file)
+
+
+# The name of a state of an Iceberg table, as Spark takes it.
+_STATE = re.compile(r"(.+)\.`?(branch|tag|snapshot_id|at_timestamp)_.+", re.IGNORECASE | re.DOTALL)
 
 
 def is_name(table: Any) -> bool:

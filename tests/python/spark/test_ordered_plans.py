@@ -137,6 +137,20 @@ def test_a_condition_has_an_exact_translation_or_none(spark: Any, folder: Path, 
     assert [row.id for row in last.collect()] == [row.id for row in rows[::-1][:3]]
 
 
+@pytest.mark.parametrize("values", [["n1"], [f"n{number}" for number in range(20)]])
+def test_a_negated_list_with_a_null_is_not_exact(spark: Any, folder: Path, values: list[str]) -> None:
+    """This rule of Spark's optimizer replaces such a list by false, but can be excluded."""
+    rule = "org.apache.spark.sql.catalyst.optimizer.ReplaceNullWithFalseInPredicate"
+    where = f"name NOT IN ({', '.join(map(repr, values))}, NULL) OR id > 70"
+    spark.conf.set("spark.sql.optimizer.excludedRules", rule)
+    try:
+        assert resolved_exactly(spark, spark.read.parquet(str(folder)).schema, where) is None
+        first = pss.read(spark, str(folder), where, order_by="id", limit=2)
+        assert [row.id for row in first.collect()] == [71, 72]
+    finally:
+        spark.conf.unset("spark.sql.optimizer.excludedRules")
+
+
 @pytest.fixture(scope="module")
 def folder(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a plain folder of Spark, whose times are stored as INT96."""

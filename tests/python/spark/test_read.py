@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from support.models.plan_truth import random_predicate
 from support.models.predicate_reference import rows as matching
 from support.spark_tables import KINDS, SparkTable, callbacks_left, ids, ids_and_files, needs, settled
@@ -387,6 +388,49 @@ def test_rows_of_the_future_are_not_skipped(spark: Any, tmp_path: Path, kind: st
         assert scan is not None
         assert (scan.files_kept, scan.files_total) == (files, 2)
     made.drop()
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_conditions_that_only_spark_understands_read_all_files(
+    spark: Any, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Python has no dates outside of the years 1 to 9999, and columns of metadata are not in the schema."""
+    needs(kind)
+    made = SparkTable(spark, kind, f"only_spark_{kind}", tmp_path / "t")
+    made.insert(0, 10)
+    source = made.name if kind == "iceberg" else made.folder
+    for where in (
+        "day < DATE '+10000-01-01'",
+        "day >= DATE '0000-01-01'",
+        "day IN (DATE '+10000-01-01', DATE '2026-01-02') AND id > 0",
+        "at < TIMESTAMP '+10000-01-01 00:00:00'",
+    ):
+        assert ids(pss.read(spark, source, where)) == ids(made.whole().where(where))
+        first = pss.read(spark, source, where, order_by="id", limit=2)
+        assert ids(first) == ids(made.whole().where(where).orderBy("id").limit(2))
+    assert not caplog.records
+    column = "_metadata.file_name" if kind == "delta" else "_file"
+    assert ids(pss.read(spark, source, f"{column} IS NOT NULL AND id < 7")) == list(range(7))
+    assert "no file was skipped: AnalysisException" in caplog.text
+    with pytest.raises(AnalysisException, match="missing"):
+        pss.read(spark, source, "missing = 1")
+    made.drop()
+
+
+def test_names_of_states_of_iceberg_tables_are_refused(spark: Any) -> None:
+    needs("iceberg")
+    name = "iceberg.reads.with_states"
+    spark.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg")
+    spark.sql(f"INSERT INTO {name} SELECT id FROM range(3)")
+    snapshot = spark.table(f"{name}.snapshots").first().snapshot_id
+    spark.sql(f"ALTER TABLE {name} CREATE BRANCH b")
+    for state in ("branch_b", f"snapshot_id_{snapshot}"):
+        with pytest.raises(ps.UnsupportedError, match=rf"state of the table {name}; .* as as_of"):
+            pss.read(spark, f"{name}.{state}", "id = 1")
+    assert ids(pss.read(spark, name, "id = 1", "b")) == [1]
+    with pytest.raises(AnalysisException):
+        pss.read(spark, f"{name}.missing", "id = 1")
+    spark.sql(f"DROP TABLE {name} PURGE")
 
 
 def test_hudi_reads_lose_no_row_when_logs_arrive(spark: Any, tmp_path: Path) -> None:

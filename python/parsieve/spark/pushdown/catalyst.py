@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import re
 from collections.abc import Callable, Iterable
@@ -110,6 +111,8 @@ def _is_exact(node: Any) -> bool:
     """Return whether `_condition` translates all parts of a condition."""
     if _name(node) in ("And", "Or"):
         return _is_exact(node.left()) and _is_exact(node.right())
+    if _name(node) == "Not" and _has_null(node.child()):
+        return False
     return _condition(node) is not None
 
 
@@ -243,7 +246,7 @@ def _comparison(name: str, left: Any, right: Any) -> pc.Expression | None:
     column, value = _column(left), _literal(right)
     if column is None:
         column, value, name = _column(right), _literal(left), _MIRRORED.get(name, name)
-    if column is None or value is None or value.as_py() is None:
+    if column is None or value is None or not value.is_valid:
         return None
     return _COMPARISONS[name](column, value)
 
@@ -256,7 +259,14 @@ def _membership(node: Any, name: str) -> pc.Expression | None:
     if _name(tested) in _SUBSCRIPTS:
         # pyarrow's function is false for a missing key, where Spark's condition is null.
         return functools.reduce(operator.or_, (column == value for value in values))
-    return column.isin(pa.array([value.as_py() for value in values], values[0].type))
+    return column.isin(pa.array(values, values[0].type))
+
+
+def _has_null(node: Any) -> bool:
+    """Return whether a condition tests for a list with a null. Its negation is null for values outside of the list."""
+    if _name(node) == "In":
+        return any(_name(item) != "Literal" or item.value() is None for item in _items(node.list()))
+    return _name(node) == "InSet" and any(item is None for item in _items(node.hset()))
 
 
 def _members(node: Any, name: str) -> list[pa.Scalar] | None:
@@ -344,7 +354,9 @@ def _literal(node: Any) -> pa.Scalar | None:
 
 def _is_certain(value: pa.Scalar) -> bool:
     """Return False for NaN, whose comparisons differ, and for text that was not UTF-8, which py4j changes."""
-    return bool(value.as_py() == value.as_py()) and "\ufffd" not in str(value.as_py())
+    if pa.types.is_floating(value.type):
+        return not math.isnan(value.as_py() or 0)
+    return not pa.types.is_string(value.type) or "\ufffd" not in str(value.as_py())
 
 
 def _type(node: Any) -> str:

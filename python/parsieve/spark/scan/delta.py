@@ -91,7 +91,7 @@ class DeltaScan(FixedScan):
         entries = json.loads(mapper.writeValueAsString(files))
         folder = str(self._log.dataPath().toString())
         paths = [_absolute_path(folder, entry["path"]) for entry in entries]
-        kept = choose(keep, paths, resolved(self.spark, self.schema, condition))
+        kept = choose(keep, paths, lambda: resolved(self.spark, self.schema, condition))
         kept_files = jvm_of(self.spark).scala.collection.mutable.ArrayBuffer()
         for start, end in ranges_of(paths, kept.paths):
             kept_files.appendAll(scala_files.slice(start, end))

@@ -306,10 +306,10 @@ def first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
-def choose(keep: Keep, paths: Sequence[str], where: Filter) -> Kept:
-    """Return the paths that `keep` returns, or all of them if it fails."""
+def choose(keep: Keep, paths: Sequence[str], find_filter: Callable[[], Filter]) -> Kept:
+    """Return the paths that `keep` returns, or all of them if it fails, or if the filter cannot be found."""
     try:
-        return keep(paths, where)
+        return keep(paths, find_filter())
     except Exception as error:
         warn_all_kept(error)
         return Kept(frozenset(paths))

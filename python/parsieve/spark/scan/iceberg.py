@@ -132,7 +132,7 @@ class IcebergScan(FixedScan):
             _log.warning("no file was skipped: since snapshot %s, columns were renamed or replaced", self._snapshot_id)
             return whole.where(condition)
         tasks = _tasks_by_path(table, snapshot)
-        kept = choose(keep, [path for path, _ in tasks], resolved(self.spark, whole.schema, condition))
+        kept = choose(keep, [path for path, _ in tasks], lambda: resolved(self.spark, whole.schema, condition))
         scan = _log_scan(self._source, [path for path, _ in tasks], kept)
         kept_tasks = jvm_of(self.spark).java.util.ArrayList()
         for path, task in tasks:
