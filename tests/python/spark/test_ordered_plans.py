@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql.functions import col
 from support.aging import wait_until_old
 from support.models.plan_truth import random_predicate
 from support.models.predicate_reference import rows as matching
@@ -149,6 +152,51 @@ def test_a_negated_list_with_a_null_is_not_exact(spark: Any, folder: Path, value
         assert [row.id for row in first.collect()] == [71, 72]
     finally:
         spark.conf.unset("spark.sql.optimizer.excludedRules")
+
+
+def test_spark_sorts_what_parsieve_cannot(spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The rows are those of Spark, and every reason is logged."""
+    for name in ("case", "nested", "parts"):
+        (tmp_path / name).mkdir()
+    pq.write_table(pa.table({"id": range(10, 20)}), tmp_path / "case" / "a.parquet")
+    pq.write_table(pa.table({"ID": range(10)}), tmp_path / "case" / "b.parquet")
+    pq.write_table(pa.table({"id": range(10, 20)}), tmp_path / "nested" / "a.parquet")
+    (tmp_path / "nested" / "below").mkdir()
+    pq.write_table(pa.table({"id": range(10)}), tmp_path / "nested" / "below" / "b.parquet")
+    days = pa.array([0, 2_932_897, 3_000_000], pa.int32()).view(pa.date32())
+    pq.write_table(pa.table({"id": range(3), "day": days}), tmp_path / "parts" / "a.parquet")
+    int96 = str(tmp_path / "int96")
+    spark.sql("SELECT id, named_struct('t', timestamp_micros(id)) s FROM range(9)").write.parquet(int96)
+    ancient = str(tmp_path / "ancient")
+    setting = "spark.sql.parquet.int96RebaseModeInWrite"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, "CORRECTED")
+    spark.sql("SELECT id, TIMESTAMP '1500-01-01 00:00:00' t FROM range(3)").write.parquet(ancient)
+    spark.conf.set(setting, before)
+    caplog.set_level(logging.INFO, "parsieve.spark")
+    for folder, column, reason in (
+        (str(tmp_path / "case"), "id", "differ only in case"),
+        (str(tmp_path / "nested"), "id", "below/b.parquet"),
+        (str(tmp_path / "parts"), "ID", ""),
+        (str(tmp_path / "parts"), "_metadata.file_name", "no column '_metadata"),
+        (str(tmp_path / "parts"), "day", ""),
+        (int96, "s.t", "nested INT96"),
+        (int96, "s", "has no order"),
+        (ancient, "t", "INT96"),
+    ):
+        wait_until_old(Path(folder))
+        caplog.clear()
+        for descending in (False, True):
+            found = pss.read(spark, folder, order_by=column, descending=descending, limit=2)
+            sort = col(column).desc() if descending else col(column)
+            whole = spark.read.parquet(folder).orderBy(sort).limit(2)
+            assert found.toJSON().collect() == whole.toJSON().collect(), column
+        assert reason in caplog.text
+    for missing in ("missing", "lower(id)", "*", "id desc"):
+        with pytest.raises((ps.ColumnNotFoundError, ps.UnsupportedError), match=r"(missing|lower|\*|desc)"):
+            pss.read(spark, str(tmp_path / "parts"), order_by=missing, limit=2)
+    with pytest.raises(AnalysisException, match="missing"):
+        pss.read(spark, str(tmp_path / "parts"), "missing = 1", order_by="id", limit=2)
 
 
 @pytest.fixture(scope="module")

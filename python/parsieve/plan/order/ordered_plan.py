@@ -227,26 +227,26 @@ class Order:
             raise ValueError(f"limit must be a number of rows, not {limit!r}")
         if order_by is None and (descending or nulls != "last"):
             raise ValueError("descending and nulls need a column: pass order_by")
-        self._order_by = order_by
-        self._descending = descending
-        self._nulls: Nulls = nulls
+        self.order_by = order_by
+        self.descending = descending
+        self.nulls: Nulls = nulls
         self.limit = None if limit is None else operator.index(limit)
 
     @property
     def is_given(self) -> bool:
         """Whether a plan has an order or a limit."""
-        return self._order_by is not None or self.limit is not None
+        return self.order_by is not None or self.limit is not None
 
     def resolved(self, schema: pa.Schema) -> Ordering | None:
         """Return the order of a column of the table, or None if there is only a limit."""
-        if self._order_by is None:
+        if self.order_by is None:
             return None
         try:
-            column = find_compared(ColumnNames(schema), self._order_by)
+            column = find_compared(ColumnNames(schema), self.order_by)
         except ColumnNotFoundError as error:
             raise ColumnNotFoundError(
                 f"{error}. order_by takes one column; for the greatest values first, pass descending=True"
             ) from None
         if not isinstance(column, Column):
             raise UnsupportedError(f"cannot sort by the expression {column}; pass a column as order_by")
-        return Ordering(column, self._descending, self._nulls)
+        return Ordering(column, self.descending, self.nulls)

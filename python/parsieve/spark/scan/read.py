@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow.compute as pc
 
 from parsieve._core import UnsupportedError
+from parsieve.errors import ColumnNotFoundError
 from parsieve.lake.base import AsOf, Lake, Snapshot
 from parsieve.plan.make import DEFAULTS
 from parsieve.plan.open_table import OpenTable
@@ -162,21 +163,40 @@ def _parsed(scan: FormatScan, where: Any, snapshot: Snapshot, timezone: str | No
 
 def _read_first(scan: FormatScan, table: OpenTable, where: Any, timezone: str | None, order: Order) -> Any:
     """Return the first rows of a table in an order, or any of its rows."""
-    snapshot = table.snapshot(scan.state)
-    ordering = order.resolved(snapshot.schema)
-    frame = None
-    if ordering is not None and order.limit is not None:
-        predicate = _exact_predicate(scan, where, snapshot, timezone)
-        if predicate is None:
-            _log.info("the condition has no exact translation, so Spark sorts all candidates")
-        elif not scan.agrees(snapshot, {column.path[0] for column in [*value_columns(predicate), ordering.column]}):
-            _log.info("Spark may read other rows or values, so it sorts all candidates")
-        else:
-            plan = OrderedPlan.of(table, snapshot, BoundPredicate(predicate), DEFAULTS, order)
-            frame = _rows_until_last(plan, scan_of(scan.spark, table.lake, scan.name, snapshot.id))
+    ordering = frame = None
+    try:
+        snapshot = table.snapshot(scan.state)
+        ordering = order.resolved(snapshot.schema)
+        if ordering is not None and order.limit is not None:
+            frame = _rows_until_planned_last(scan, table, snapshot, where, timezone, order, ordering)
+    except (UnsupportedError, ColumnNotFoundError) as error:
+        _log.info("Spark sorts all candidates: %s", error)
+        if ordering is None:
+            return _first_by_name(read_opened(scan, table, where, timezone), order, error)
     if frame is None:
         frame = read_opened(scan, table, where, timezone)
     return _first(frame, ordering, order.limit)
+
+
+def _rows_until_planned_last(
+    scan: FormatScan,
+    table: OpenTable,
+    snapshot: Snapshot,
+    where: Any,
+    timezone: str | None,
+    order: Order,
+    ordering: Ordering,
+) -> Any | None:
+    """Return the rows up to the last of the first ones, or None if Spark must sort all candidates."""
+    predicate = _exact_predicate(scan, where, snapshot, timezone)
+    if predicate is None:
+        _log.info("the condition has no exact translation, so Spark sorts all candidates")
+        return None
+    if not scan.agrees(snapshot, {column.path[0] for column in [*value_columns(predicate), ordering.column]}):
+        _log.info("Spark may read other rows or values, so it sorts all candidates")
+        return None
+    plan = OrderedPlan.of(table, snapshot, BoundPredicate(predicate), DEFAULTS, order)
+    return _rows_until_last(plan, scan_of(scan.spark, table.lake, scan.name, snapshot.id))
 
 
 def _exact_predicate(scan: FormatScan, where: Any, snapshot: Snapshot, timezone: str | None) -> Expr | None:
@@ -184,7 +204,13 @@ def _exact_predicate(scan: FormatScan, where: Any, snapshot: Snapshot, timezone:
     if where is None:
         return Always(True)
     if _is_of_spark(where):
-        condition = resolved_exactly(scan.spark, scan.schema, where)
+        from pyspark.errors import AnalysisException
+
+        try:
+            condition = resolved_exactly(scan.spark, scan.schema, where)
+        except AnalysisException:
+            # Columns of metadata, such as the file of a row, are not in the schema.
+            return None
         if condition is None:
             return None
         return scan.types().exact_predicate(condition, snapshot.schema, reads_timestamps(scan.spark))
@@ -231,6 +257,22 @@ def _first(frame: DataFrame, ordering: Ordering | None, limit: int | None) -> Da
         direction = "desc" if ordering.descending else "asc"
         frame = frame.orderBy(getattr(column, f"{direction}_nulls_{ordering.nulls}")())
     return frame if limit is None else frame.limit(limit)
+
+
+def _first_by_name(frame: Any, order: Order, problem: Exception) -> Any:
+    """Sort rows by a column that only Spark may know, or raise `problem` if Spark does not know it either."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions
+
+    if order.order_by is None:
+        return _first(frame, None, order.limit)
+    name = order.order_by if isinstance(order.order_by, str) else ".".join(map(_quoted, order.order_by))
+    direction = "desc" if order.descending else "asc"
+    try:
+        frame = frame.orderBy(getattr(functions.col(name), f"{direction}_nulls_{order.nulls}")())
+    except AnalysisException:
+        raise problem from None
+    return _first(frame, None, order.limit)
 
 
 def read_plan(plan: Plan, spark: SparkSession, name: str | None = None) -> DataFrame:
