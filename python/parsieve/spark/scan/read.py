@@ -144,7 +144,7 @@ def read_opened(
     """
     condition = where
     if where is not None and not _is_of_spark(where):
-        predicate = _parsed(scan, where, table.snapshot(scan.as_of), timezone)
+        predicate = _parsed(scan, where, table.snapshot(scan.state), timezone)
         # Only conditions that `keeper` understands choose the files.
         condition = scan.types().text(predicate, of_files=False)
     if scan.chooses_files_once and condition is None and not also:
