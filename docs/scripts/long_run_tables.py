@@ -38,7 +38,7 @@ PARSERS = (
     *(f"src/page_map/{name}.rs" for name in ("bits", "block", "directory", "file_map", "footer", "reader", "run")),
     *("src/page_map/schema.rs", *(f"src/parquet/filter/{name}.rs" for name in ("locate", "patch", "probe"))),
     *(f"src/rows/{name}.rs" for name in ("batches", "contain", "file", "levels", "load", "pages", "parts")),
-    *(f"src/rows/{name}.rs" for name in ("readable", "scan", "schema")),
+    *(f"src/rows/{name}.rs" for name in ("readable", "scan", "schema", "values")),
     *("src/sieve/code/", "src/sieve/record/key_section.rs", "src/sieve/unit/"),
     *(f"src/sieve/index/{name}.rs" for name in ("directory", "loaded", "root", "unit_root", "unit_table")),
     *(f"src/sieve/segment/{name}.rs" for name in ("absent", "block", "cache_entry", "decoded", "packed", "runs")),

@@ -14,6 +14,7 @@ mod readable;
 mod row_set;
 mod scan;
 mod schema;
+mod values;
 
 pub use contain::silence_contained_panics;
 pub use file::RowFile;
