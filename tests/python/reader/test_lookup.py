@@ -228,7 +228,7 @@ def test_more_keys_than_the_sample_that_plans_ask_for(tmp_path: Path) -> None:
     ):
         result = table.lookup("id", keys)
         assert result.table["id"].to_pylist() == [key for key in keys if 0 <= key < 3000]
-    # The sample does not hold the only key that exists, so the index is asked for all keys.
+    # The sample does not hold the only key that exists, so the plan looks up all keys in the index.
     assert len(table.lookup("id", [*range(100_000, 200_000), 1_500]).plan.files) == 1
 
 

@@ -1,4 +1,4 @@
-"""Pages that other writers write differently, or that are damaged, are read as they are, or refused."""
+"""Pages that other writers write differently, or that are damaged, are read correctly or refused."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kept:
-    """The listed paths that a query must read, and what is known of their files."""
+    """The listed paths that a query must read, and facts about their files."""
 
     paths: Set[str]
     # The plan that skipped the other paths, if there is one.
@@ -38,7 +38,7 @@ class Kept:
         return frozenset()
 
     def row_groups(self, paths: Set[str]) -> Mapping[str, Sequence[int]]:
-        """Return the row groups to read of each path of which only some are kept, in the version that Spark listed."""
+        """Return the row groups to read, in the version that Spark listed, for each path with skipped row groups."""
         return {}
 
 

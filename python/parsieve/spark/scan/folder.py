@@ -192,7 +192,7 @@ class FolderKept(Kept):
     now: Snapshot | None = None
 
     def row_groups(self, paths: Set[str]) -> dict[str, list[int]]:
-        """Return the row groups to read of each path of which only some are kept, in the version that Spark listed.
+        """Return the row groups to read, in the version that Spark listed, for each path with skipped row groups.
 
         Row groups belong to the version at the time of the plan. Spark listed that version if the folder had it before
         Spark listed it, too. The reader fails if the file is replaced later.
