@@ -10,9 +10,11 @@ from contextlib import suppress
 import pyarrow as pa
 
 from parsieve._core import ParsieveError, RowFile, UnsupportedError
+from parsieve.errors import ConflictError
 from parsieve.index.pages.reader import MapReader
 from parsieve.io.parallel import Workers, thread_count
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
+from parsieve.io.sources import open_version
 from parsieve.lake.base import Lake, Slice
 from parsieve.lake.storage.pinned import changed_since
 from parsieve.observe.logs import ROWS
@@ -69,11 +71,14 @@ class TableReader:
                         if not isinstance(more, Refusal):
                             yield from more
                             num_rows += sum(batch.num_rows for batch in more)
-                        elif more.is_change:
-                            raise changed_since(str(files[position].file_slice.path))
                         else:
-                            reasons[more.reason] += 1
-                            yield from _after(fallback(position, position + 1), num_rows)
+                            file_slice = files[position].file_slice
+                            if not more.is_change and not self._has_changed(file_slice):
+                                reasons[more.reason] += 1
+                                yield from _after(fallback(position, position + 1), num_rows)
+                            # `fallback` also reads a newer file, whose rows must not follow those of the planned one.
+                            if more.is_change or self._has_changed(file_slice):
+                                raise changed_since(str(file_slice.path))
                     continue
                 reasons[result.reason] += 1
                 refused += 1
@@ -116,6 +121,16 @@ class TableReader:
                 yield result
         if hold:
             yield held
+
+    def _has_changed(self, file_slice: Slice) -> bool:
+        version = version_of(self._lake, file_slice)
+        if isinstance(version, Refusal):
+            return True
+        try:
+            open_version(self._lake.open_base(file_slice), version.size, version.token).close()
+        except (ConflictError, FileNotFoundError):
+            return True
+        return False
 
     def _with_maps(self, files: Sequence[Candidates]) -> Iterator[Candidates]:
         """Yield the files, once their maps were read in place of their footers."""

@@ -15,7 +15,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.predicate.evaluate import Condition
-from parsieve.reader import file
+from parsieve.reader import file, table
 
 ROWS = 4_000
 
@@ -158,6 +158,29 @@ def test_pyarrow_reads_the_rest_of_a_large_file(
         assert readers.last[0] == "read 1 of 2 files by pages"
         assert plan.to_arrow(threads=threads)["id"].to_pylist() == rows
     assert plan.count_rows() == len(rows)
+
+
+def test_rows_of_a_newer_file_do_not_follow_those_of_the_planned_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is overwritten while it is read can look damaged before its new version is noticed."""
+    monkeypatch.setattr(file, "PART_BYTES", 8_000)
+    read_file, calls = table.read_file, []
+
+    def overwritten(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 3:
+            pq.write_table(table_of(9), folder / "0.parquet")
+            return file.Refusal("damaged")
+        return read_file(*arguments)
+
+    monkeypatch.setattr(table, "read_file", overwritten)
+    batches = opened(folder).plan("user >= 3").to_batches(threads=1)
+    rows = next(batches)["id"].to_pylist()
+    with pytest.raises(ps.ConflictError, match=r"0\.parquet was changed since the plan"):
+        rows.extend(row for batch in batches for row in batch["id"].to_pylist())
+    assert rows
+    assert max(rows) < ROWS
 
 
 def test_conditions_on_partitions_are_evaluated_once(tmp_path: Path, readers: Readers) -> None:
