@@ -165,7 +165,7 @@ def test_rows_of_a_newer_file_do_not_follow_those_of_the_planned_one(
 ) -> None:
     """A file that is overwritten while it is read can look damaged before its new version is noticed."""
     monkeypatch.setattr(file, "PART_BYTES", 8_000)
-    read_file, calls = table.read_file, []
+    read_file, calls = file.read_file, []
 
     def overwritten(*arguments: Any) -> Any:
         calls.append(arguments)
