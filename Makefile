@@ -109,6 +109,7 @@ $(OLD)/stamp: .venv/stamp-build
 # The tests that fail for most mistakes, chosen so that all of them take less than a minute.
 QUICK_TESTS := $(addprefix tests/python/,test_layers.py test_imports.py core/test_filter.py core/test_hash_vectors.py \
 	predicate/test_languages.py plan/test_plan.py plan/evidence/test_negations.py lake/test_plain_folders.py \
+	lake/test_folder_columns.py \
 	index/test_table_index.py filters/test_added_filters.py io/test_atomic_replacement.py)
 
 .PHONY: quick

@@ -1,5 +1,6 @@
 """`import parsieve` imports no optional library and stays fast. Also: the public names and their annotations."""
 
+import ast
 import importlib
 import inspect
 import subprocess
@@ -91,3 +92,12 @@ def test_old_names_of_index_reports_are_aliases() -> None:
 
 def test_the_import_check_detects_imports() -> None:
     assert "pyarrow" in modules_after("import pyarrow")
+
+
+def test_the_tests_are_collected_without_pyspark() -> None:
+    """`make test-python` runs in an environment without PySpark, where the tests of Spark are skipped."""
+    for path in sorted((Path(__file__).parent / "spark").glob("*.py")):
+        statements = ast.parse(path.read_text()).body
+        names = [alias.name for one in statements if isinstance(one, ast.Import) for alias in one.names]
+        names += [str(one.module) for one in statements if isinstance(one, ast.ImportFrom)]
+        assert not [name for name in names if name.split(".")[0] in ("pyspark", "py4j")], path.name
