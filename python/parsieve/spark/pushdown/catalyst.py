@@ -83,8 +83,13 @@ def _plans(spark: Any, schema: Any, where: Any) -> tuple[Any, Any]:
     return query.analyzed(), query.optimizedPlan()
 
 
-# A literal such as TIMESTAMP 'now', which has another value each time that Spark parses it.
-_MOMENT = re.compile(r"\b(date|timestamp(_ntz|_ltz)?)\b[^'\"]*['\"]\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+# A literal such as TIMESTAMP 'now', which has another value each time that Spark parses it. If its text has a
+# backslash, it may be one of these texts with an escaped letter.
+_MOMENT = re.compile(
+    r"\b(date|timestamp(_ntz|_ltz)?)`?"
+    r"([^'\"]*['\"][^\w'\"]*(now|today|tomorrow|yesterday)\b|\s*r?['\"][^'\"]*\\)",
+    re.IGNORECASE,
+)
 
 
 def _has_moment(where: Any) -> bool:
