@@ -29,7 +29,18 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.binary()
     if pt.is_struct(kind):
         return pa.struct([pa.field(child.name, _plain_type(child.type)) for child in kind])
-    return kind
+    if not any(f"{name}_view" in str(kind) for name in ("string", "binary")):
+        return kind
+    # A type that is built again loses the names of its entries.
+    if pt.is_map(kind):
+        return pa.map_(_plain_type(kind.key_type), _plain_field(kind.item_field))
+    if pt.is_list(kind):
+        return pa.list_(_plain_field(kind.value_field))
+    return pa.large_list(_plain_field(kind.value_field)) if pt.is_large_list(kind) else kind
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_plain_type(field.type))
 
 
 def read_files(paths: Sequence[str], schema: pa.Schema) -> pa.Table:
@@ -80,7 +91,9 @@ def convert(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def has_same_values(source: pa.DataType, kind: pa.DataType) -> bool:
     """Return whether values of one type may be values of another type, so that both can be compared exactly."""
-    return source == kind or pt.is_null(source) or _meaning(source) == _meaning(kind)
+    if source == kind or pt.is_null(source) or _meaning(source) == _meaning(kind):
+        return True
+    return _plain_type(source) == _plain_type(kind)
 
 
 def _is_narrower(source: pa.DataType, kind: pa.DataType) -> bool:
