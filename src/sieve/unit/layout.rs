@@ -16,7 +16,7 @@ pub const MAX_UNITS: u32 = 8192;
 /// The numbers of units are below this.
 pub(in crate::sieve) const UNITS_END: u32 = 1 << 31;
 
-/// A layout with at most this many row groups is stored once for several neighbouring slices.
+/// A layout with at most this many row groups is stored once for several neighboring slices.
 const REPEATED_ROW_GROUPS: usize = 64;
 
 /// How a slice is divided.
