@@ -148,7 +148,7 @@ class View:
         return counts if newer is None else newer.count_uncovered(slices)
 
     def _newest(self) -> View | None:
-        """Return the newest version, or None if this is it."""
+        """Return the newest version, or None if this version is the newest."""
         newer = None if self._newer is None else self._newer()
         return newer if newer is not None and newer.version > self.version else None
 

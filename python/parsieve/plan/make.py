@@ -132,7 +132,7 @@ def _answered_by_statistics(snapshot: Snapshot, questions: Sequence[Question]) -
 def _unanswered(
     files: Candidates, judge: GroupJudge, answered: Sequence[pa.BooleanArray | None], row_groups: bool | None
 ) -> list[int]:
-    """Return the kept slices whose footers must be read: those with an unanswered question, or all if asked to."""
+    """Return the kept slices whose footers must be read: those with an unanswered question, or all on request."""
     if row_groups is False or not answered:
         return []
     to_open = files.kept

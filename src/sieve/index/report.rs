@@ -1,4 +1,4 @@
-//! Statistics for people: the size of an index and the precision of its answers.
+//! Statistics for users: the size of an index and the precision of its answers.
 
 use crate::int::to_u64;
 use crate::sieve::index::directory::Entry;

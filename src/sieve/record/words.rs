@@ -98,7 +98,7 @@ impl<W: Offset> Words<W> {
         self.chunks.len() * CHUNK_ROWS + self.open.words.len()
     }
 
-    /// Returns the memory in use: zero only if there are no rows. What may double when it grows counts twice.
+    /// Returns the memory in use: zero only if there are no rows. Memory that may double when it grows counts twice.
     pub(in crate::sieve) fn num_bytes(&self) -> usize {
         let pair = size_of::<Counted<W>>();
         let last = usize::from(self.last.is_some()) * pair;

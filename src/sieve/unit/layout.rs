@@ -26,7 +26,7 @@ pub enum Cut {
     Whole,
     /// Each row group is a unit.
     RowGroups,
-    /// Each row group of more than [`UNCUT_ROWS`] rows is cut every so many rows.
+    /// Each row group of more than [`UNCUT_ROWS`] rows is cut at multiples of this number of rows.
     Rows(u32),
 }
 

@@ -179,7 +179,7 @@ class SieveIndexEvidence(Evidence):
     def find_units(self, question: Question, numbers: pa.Int64Array) -> UnitAnswer | None:
         """Return the units of some slices that may match, or None if the index answers for whole files only.
 
-        `may_match` has asked the index before.
+        Call `may_match` first, which looks the values up in the index.
         """
         path, answer = self._path(question.column), self._answers.get(question)
         if path is None or answer is None or str(question.column) in self.failed:

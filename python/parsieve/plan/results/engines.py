@@ -185,7 +185,7 @@ class Rows(Matches):
         reads_pages = self.are_few and self.reads_pages(schema.names)
         if "" not in schema.names and (reads_pages or has_reserved_names(schema)):
             return frame_of_dataset(PageRows(self))
-        by_name = not self._tests_elements and not any(map(_is_no_name, schema.names))
+        by_name = not self._tests_elements and not any(map(_is_ambiguous_name, schema.names))
         if by_name and not _has(schema, _not_for_polars):
             files = self._plain_files()
             frame = None if files is None else frame_of(files, None if self._filter() is None else self._expr)
@@ -343,7 +343,7 @@ def check_duckdb_types(schema: pa.Schema) -> None:
         raise UnsupportedError("DuckDB has no half floats and no decimals of more than 38 digits; use to_arrow")
 
 
-def _is_no_name(name: str) -> bool:
+def _is_ambiguous_name(name: str) -> bool:
     """Return whether a name selects no column or several columns in Polars."""
     return name in ("", "*") or (name.startswith("^") and name.endswith("$"))
 
