@@ -84,7 +84,7 @@ def blocks_of(kind: str, numbers: range) -> tuple[_core.SieveAxis, list[tuple[pa
 
 
 @pytest.mark.parametrize("kind", ["hexadecimal", "mostly odd", "integer", "few"])
-def test_unsorted_rows_beside_runs_become_runs(tmp_path: Path, kind: str) -> None:
+def test_unsorted_rows_become_runs_if_others_are_runs(tmp_path: Path, kind: str) -> None:
     axis, columns = blocks_of(kind, range(8))
     results = []
     for num_runs in (0, 3, 8):
