@@ -69,7 +69,7 @@ class BrokenPartError(FormatError):
 
 @contextlib.contextmanager
 def naming_remedy() -> Iterator[None]:
-    """Turn the error for a part that is missing or damaged into a public one that says what to do."""
+    """Convert the error for a missing or damaged part to a public error that names the remedy."""
     try:
         yield
     except BrokenPartError as error:

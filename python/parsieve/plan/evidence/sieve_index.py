@@ -133,7 +133,7 @@ class SieveIndexEvidence(Evidence):
         self.failed: dict[str, str] = {}
         # The units that may match each question; None if the index has no answer that names its own units.
         self._answers: dict[Question, Answer | None] = {}
-        # The units of each column in the slices that were last asked for.
+        # The units of each column in the slices that were looked up last.
         self._units: dict[tuple[str, ...], tuple[pa.Int64Array, UnitRanges]] = {}
 
     def may_match(self, question: Question, candidates: pa.BooleanArray) -> pa.BooleanArray | None:
