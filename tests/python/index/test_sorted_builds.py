@@ -12,7 +12,7 @@ import pytest
 from support.models.model_lake import ModelLake, place
 
 from parsieve import _core
-from parsieve.index.scan.runs import Built, Gathered, gather, merge
+from parsieve.index.scan.runs import BuiltColumn, Gathered, gather, merge
 from parsieve.index.scan.spill import Room, Runs, Unsorted
 from parsieve.lake.base import Location
 
@@ -64,7 +64,7 @@ def built(lake: ModelLake, folder: Path, *, memory: int, threads: int, together:
         return index.root, content(index)
 
 
-def content(index: Built) -> bytes:
+def content(index: BuiltColumn) -> bytes:
     return index.file if isinstance(index.file, bytes) else b"".join(path.read_bytes() for path in index.file)
 
 
