@@ -304,7 +304,7 @@ def _judge(advice: Advice, slice_bytes: float, ranges: bool, fpp: float) -> tupl
         shares = MIXED if ranges else KEYS_ALONE
         mean = sum(count * share for count, share in zip(reads, shares, strict=True)) / sum(shares)
         cost_of_query = mean * (slice_bytes + REQUEST_BYTES) + lookups * REQUEST_BYTES
-        # Each kind is built in a scan of its own.
+        # Each kind is built in a separate scan.
         return cost_of_query * PAID_BACK_IN + lookups * advice.slices * REQUEST_BYTES + index_bytes
 
     kind = min(kinds, key=cost)

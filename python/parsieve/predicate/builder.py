@@ -352,7 +352,7 @@ def _compare_with_nan(column: Column, op: Operator, nan: Literal) -> Expr:
 def column_in(column: Column, values: pa.Array, *, are_distinct: bool = False) -> Expr:
     """Build `column IN values`, for values of the column's type without nulls.
 
-    NaN and zero get comparisons of their own. Set `are_distinct` if no value occurs twice.
+    NaN and zero get separate comparisons. Set `are_distinct` if no value occurs twice.
     """
     comparisons: list[Expr] = []
     if pa.types.is_floating(column.value_type):

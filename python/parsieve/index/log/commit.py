@@ -20,7 +20,7 @@ from parsieve.lake.base import ColumnPath, Snapshot
 # A version with a column in format 2, a text index or a map of pages is a document of version 2, which parsieve 0.1
 # refuses to read and to change.
 FORMAT = 2
-# Trigrams of the code points as stored, with the hash of a string of their own.
+# Trigrams of the code points as stored, each hashed like a separate string.
 TEXT_FORM = 1
 # How many earlier versions a commit lists with their table snapshots. The oldest of these lists older ones.
 HISTORY = 100

@@ -16,7 +16,7 @@ from parsieve.io.store.base import Store
 PAGES = "pages"
 # The folder of lists of files that are about to be deleted.
 NOTICES = "garbage"
-# Ids of slices are numbers of 32 bits, and the last one has a meaning of its own.
+# Ids of slices are numbers of 32 bits, and the last one has a special meaning.
 MAX_IDS = 2**32 - 1
 # The types of the values in a row of `MapPart`.
 ROW_TYPES = (int, int, str, int, str, str, int)

@@ -1,6 +1,6 @@
 """Keep the map of pages of an index in step with its table.
 
-Each change of the map is a version of its own, after the version with the changes of the columns.
+Each change of the map is a separate version, after the version with the changes of the columns.
 """
 
 from __future__ import annotations
