@@ -18,8 +18,8 @@ from parsieve.plan.evidence.questions import (
     HoldsText,
     HoldsWord,
     Question,
-    ask,
     leaves,
+    question_tree,
     trigrams_of_question,
     words_of_question,
 )
@@ -240,7 +240,7 @@ class Table(IndexedTable):
                 )
         else:
             paths = [(field.name,) for field in snapshot.schema if not pa.types.is_nested(field.type)]
-        questions = [question for expr in predicates for question in leaves(ask(expr))]
+        questions = [question for expr in predicates for question in leaves(question_tree(expr))]
         lake = self.opened.lake.exposing(column_paths(expose, snapshot.schema))
         usage = {path: _usage_of(path, questions) if predicates else ColumnUsage() for path in paths}
         return [advise_column(lake, snapshot, path, usage[path]) for path in paths]

@@ -154,7 +154,7 @@ class Constant:
 Tree = Question | Every | Some | Constant
 
 
-def ask(expr: Expr, types_are_certain: bool = True) -> Tree:
+def question_tree(expr: Expr, types_are_certain: bool = True) -> Tree:
     """Return the questions of a predicate.
 
     If types are not certain, files may store other types than the table's. A condition that is false for every value of

@@ -25,7 +25,7 @@ from parsieve.lake.rows.columns import no_rows
 from parsieve.lake.rows.dataset import PlannedDataset
 from parsieve.lake.rows.fields import refuse_nul
 from parsieve.lake.rows.streams import matching
-from parsieve.plan.evidence.questions import HasNan, ask, leaves
+from parsieve.plan.evidence.questions import HasNan, leaves, question_tree
 from parsieve.plan.results.matches import Matches
 from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.evaluate import conditions_of
@@ -68,7 +68,7 @@ class Rows(Matches):
     @cached_property
     def _wants_nan(self) -> bool:
         """Whether NaN can match. pyarrow and DuckDB would lose it, because statistics do not cover NaN."""
-        return any(isinstance(question, HasNan) for question in leaves(ask(self._expr)))
+        return any(isinstance(question, HasNan) for question in leaves(question_tree(self._expr)))
 
     @cached_property
     def _is_filtered_late(self) -> bool:
