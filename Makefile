@@ -65,7 +65,7 @@ test-spark4: develop .venv-spark4/stamp-spark4 ## some Spark tests on PySpark 4:
 	PYTHONPATH=$(CURDIR)/python $(SPARK4_BIN)/python -m pytest $(SPARK4_TESTS) tests/python/integrations/polars -k "not many_reads and not stopped_session"
 
 .PHONY: test-recipes
-test-recipes: develop .venv-recipes/stamp-recipes ## the recipe for Dagster, in an environment of its own
+test-recipes: develop .venv-recipes/stamp-recipes ## the recipe for Dagster, in a separate environment
 	PYTHONPATH=$(CURDIR)/python $(RECIPES_BIN)/python -m pytest tests/python/recipes/test_dagster.py
 
 .PHONY: test-slow
@@ -89,7 +89,7 @@ test-matrix: develop .venv-older/stamp ## the tests of Spark and of the table fo
 	PIP_CONSTRAINT=.venv-older/constraints.txt $(OLDER) -m pip install --quiet --group spark
 	@touch $@
 
-# The last commit of version 0.1. Its package is unpacked in a folder of its own, and uses the libraries of .venv.
+# The last commit of version 0.1. Its package is unpacked in a separate folder, and uses the libraries of .venv.
 OLD_COMMIT := cb5af13
 OLD := $(CURDIR)/.tools/parsieve-0.1
 
@@ -307,18 +307,18 @@ COUNT ?= 300
 SEED ?= 1
 
 .PHONY: mutants
-mutants: develop .venv/stamp-test .venv/stamp-mutants ## make COUNT random changes to FOLDER of the package, and list those that the tests do not notice
+mutants: develop .venv/stamp-test .venv/stamp-mutants ## make COUNT random changes to FOLDER of the package, and list the changes that the tests do not notice
 	PYTHONPATH=$(CURDIR)/tests/python $(BIN)/python tests/python/support/programs/mutants.py $(FOLDER) --count $(COUNT) --seed $(SEED) --save
 
 .PHONY: rust-mutants
-rust-mutants: develop ## make up to COUNT changes to FOLDER of src, and list those that the unit tests do not notice; needs cargo-mutants
+rust-mutants: develop ## make up to COUNT changes to FOLDER of src, and list the changes that the unit tests do not notice; needs cargo-mutants
 	PYTHONPATH=$(CURDIR)/tests/python CARGO_TARGET_DIR=$(CURDIR)/target PROPTEST_RNG_SEED=1 $(BIN)/python \
 		tests/python/support/programs/rust_mutants.py $(FOLDER) --count $(COUNT) --seed $(SEED) --features "$(RUST_FEATURES)" --save
 
 RUNS ?= 5
 
 .PHONY: test-under-load
-test-under-load: develop .venv/stamp-test .venv-spark/stamp-spark ## run `make test` RUNS times (5) beside three busy loops
+test-under-load: develop .venv/stamp-test .venv-spark/stamp-spark ## run `make test` RUNS times (5) while three busy loops run
 	$(BIN)/python tests/python/support/programs/long_runs.py tests --runs $(RUNS) --busy-loops 3
 
 .PHONY: docs
@@ -342,7 +342,7 @@ linux-wheels: .venv/stamp-wheels ## build wheels for x86-64 and aarch64, glibc a
 		--compatibility $(if $(filter %musl,$(target)),musllinux_1_2,manylinux_2_28) &&) true
 
 .PHONY: test-linux-wheels
-test-linux-wheels: .venv/stamp-wheels ## test the Linux wheels of dist/ in roots of their own; needs root, Debian and qemu
+test-linux-wheels: .venv/stamp-wheels ## test the Linux wheels of dist/ in separate roots; needs root, Debian and qemu
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/wheels/linux.py
 
 # Python interpreters other than the one of .venv, as names or paths.

@@ -9,7 +9,7 @@
 //!
 //! A key looks at the same block in all filters with the same number of blocks. Such filters form a *size class*, whose
 //! rows contain one block of each. A point lookup reads one row per size class, which is 32 bytes per location. A
-//! location may also be divided into units, each with a filter of its own.
+//! location may also be divided into units, each with a separate filter.
 //! `docs/format/shelf-v1.md` specifies the bytes. A row that cannot be read, or that fails its checksum, keeps all of
 //! its locations.
 

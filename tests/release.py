@@ -1,7 +1,7 @@
 """Install the wheel of dist/ into an empty environment of each given interpreter, and run the examples there.
 
 Usage: `python tests/release.py python3.12 python3.14t`. An interpreter is a name or a path. One without the GIL needs a
-wheel of its own.
+separate wheel.
 """
 
 import os

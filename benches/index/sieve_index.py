@@ -19,7 +19,7 @@ WHOLE = 0xFFFF_FFFF
 
 
 class MeasuredIndex:
-    """The index of a column in a folder of its own, opened as another process would open it.
+    """The index of a column in a separate folder, opened as another process would open it.
 
     The files of the table are named by their numbers. Units are numbered in the order of the files: `units_of_a_file`
     in each file.

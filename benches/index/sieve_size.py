@@ -89,7 +89,7 @@ def write(folder: Path, files: int, rows: int) -> None:
 def measure_index(
     folder: Path, layout: layouts.Layout, truth: Truth, way: str, count: int
 ) -> tuple[MeasuredIndex, dict[str, Any]]:
-    """Build the index of a column in a folder of its own, and ask all questions."""
+    """Build the index of a column in a separate folder, and ask all questions."""
     place = folder / f"{layout.name}-{way.replace(' ', '-')}"
     table = ps.open_table(folder / "table", index_location=place)
     start = time.perf_counter()

@@ -221,7 +221,7 @@ def _peak(name: str = "VmHWM") -> int:
 
 
 def in_a_process(*arguments: str, program: str = __file__) -> dict[str, float]:
-    """Run one measurement of a bench in a process of its own."""
+    """Run one measurement of a bench in a separate process."""
     command = [sys.executable, program, "--measure", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

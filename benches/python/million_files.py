@@ -195,7 +195,7 @@ def measure_check(place: str) -> dict[str, float]:
 
 
 def in_a_process(*arguments: str) -> dict[str, float]:
-    """Run one measurement in a process of its own."""
+    """Run one measurement in a separate process."""
     return many_files.in_a_process(*arguments, program=__file__)
 
 

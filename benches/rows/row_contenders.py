@@ -179,7 +179,7 @@ def pyarrow_everything(layout: Layout) -> dict[str, Contender]:
 
 
 def old_version(process: Worker) -> Contender:
-    """Return another version of parsieve, in a process of its own."""
+    """Return another version of parsieve, in a separate process."""
 
     def run(question: Question) -> tuple[Parts, Rows]:
         reply = process.ask(where=question.where)

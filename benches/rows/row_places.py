@@ -25,7 +25,7 @@ FRESH, IMPORT, NOTHING = "parsieve, from import to the row", "import pyarrow", "
 
 
 class Store:
-    """The remote store `benches/python/slow_store.py`, in a process of its own."""
+    """The remote store `benches/python/slow_store.py`, in a separate process."""
 
     def __init__(self, folder: Path) -> None:
         program = ROOT / "benches" / "python" / "slow_store.py"

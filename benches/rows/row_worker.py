@@ -1,4 +1,4 @@
-"""Answers questions in a process of its own, with the parsieve that PYTHONPATH names. Version 0.1 can run it, too.
+"""Answers questions in a separate process, with the parsieve that PYTHONPATH names. Version 0.1 can run it, too.
 
 Each line of the input is a request in JSON, and gets a line in reply. The first opens the table, and builds the index
 if it names columns. Every other is a condition: the reply has the seconds of the plan and of `to_arrow`, the sums that

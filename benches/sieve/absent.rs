@@ -1,4 +1,4 @@
-//! Measures what fingerprints and gaps cost and save: bits per row, reads of absent keys, and the time of points as
+//! Measures what fingerprints and gaps cost and save: bits per row, reads of missing keys, and the time of points as
 //! multiples of one access to a random block of memory in the same run.
 
 use std::hint::black_box;

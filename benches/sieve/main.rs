@@ -40,7 +40,7 @@ fn sizes(rows: u64, only: Option<&str>) -> Vec<Value> {
     lines
 }
 
-/// Measures what version 2 stores against absent keys.
+/// Measures what version 2 stores against missing keys.
 fn absent_keys(rows: u64, only: Option<&str>) -> Vec<Value> {
     let mut lines = Vec::new();
     for locations in [64, 4096] {

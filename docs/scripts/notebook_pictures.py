@@ -18,7 +18,7 @@ NOTEBOOK = ROOT / "examples" / "which_files.ipynb"
 CELLS = ("c4", "c10")
 NAME = "notebook"
 WIDTH, HEIGHT = 520, 520
-# The colours of paper, text and code.
+# The colors of paper, text and code.
 SCHEMES = {"": ("#fff", "#1b1f24", "#f3f5f7"), "-dark": ("#0d1117", "#e6edf3", "#1c2128")}
 
 

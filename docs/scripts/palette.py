@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-COLOURS = 256
+COLORS = 256
 Pixels = NDArray[np.uint8]
 
 
@@ -37,10 +37,10 @@ def pixels(png: bytes) -> Pixels:
     The PNG must have the form that browsers write: 8 bits per channel, and not interlaced.
     """
     parts = chunks(png)
-    width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", parts[0][1])
-    if depth != 8 or colour not in (2, 6) or interlaced:
-        raise ValueError(f"depth {depth}, colour {colour}, interlaced {interlaced}: not what a browser writes")
-    channels = 3 if colour == 2 else 4
+    width, height, depth, color, _, _, interlaced = struct.unpack(">IIBBBBB", parts[0][1])
+    if depth != 8 or color not in (2, 6) or interlaced:
+        raise ValueError(f"depth {depth}, color {color}, interlaced {interlaced}: not what a browser writes")
+    channels = 3 if color == 2 else 4
     raw = np.frombuffer(zlib.decompress(b"".join(data for kind, data in parts if kind == b"IDAT")), np.uint8)
     lines = raw.reshape(height, 1 + width * channels)
     above = np.zeros((width, channels), np.int64)
@@ -73,15 +73,15 @@ def _unfiltered(kind: int, line: NDArray[np.int64], above: NDArray[np.int64]) ->
 
 
 def small(png: bytes, about: dict[str, str]) -> bytes:
-    """Return the same picture with its 256 most frequent colours; other colours become the nearest of them."""
+    """Return the same picture with its 256 most frequent colors; other colors become the nearest of them."""
     image = pixels(png)
     height, width = image.shape[:2]
     packed = image.astype(np.int64) @ np.array([65_536, 256, 1])
-    colours, places, counts = np.unique(packed, return_inverse=True, return_counts=True)
-    chosen = np.sort(np.argsort(-counts, kind="stable")[:COLOURS])
-    unpacked = np.stack([colours >> 16, colours >> 8 & 255, colours & 255], axis=1)
+    colors, places, counts = np.unique(packed, return_inverse=True, return_counts=True)
+    chosen = np.sort(np.argsort(-counts, kind="stable")[:COLORS])
+    unpacked = np.stack([colors >> 16, colors >> 8 & 255, colors & 255], axis=1)
     palette = unpacked[chosen]
-    nearest = np.array([int(np.argmin(((palette - colour) ** 2).sum(axis=1))) for colour in unpacked], np.uint8)
+    nearest = np.array([int(np.argmin(((palette - color) ** 2).sum(axis=1))) for color in unpacked], np.uint8)
     lines = np.zeros((height, 1 + width), np.uint8)
     lines[:, 1:] = nearest[places.reshape(height, width)]
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)

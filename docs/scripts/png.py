@@ -34,7 +34,7 @@ SCALE = 2
 HEADING = 30
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PICTURES = ROOT / "docs" / "pictures"
-# The colours of the dark scheme. A page without them is light.
+# The colors of the dark scheme. A page without them is light.
 DARK = re.search(r"@media\(prefers-color-scheme:dark\)\{(:root\{.*?\})\}", STYLE, re.DOTALL)
 
 
@@ -97,8 +97,8 @@ def drawings(name: str, figure: Figure, source: str, heading: str) -> Iterator[D
     width, height = (int(length) * SCALE for length in size.groups())
     body = f"body{{margin:0;padding:0;max-width:none}}svg{{max-width:none;width:{width}px}}"
     body += f"h2{{font:600 {13 * SCALE}px/{HEADING * SCALE}px system-ui,sans-serif;margin:0;padding:0 16px}}"
-    for scheme, colours in (("", ""), ("-dark", DARK[1])):
-        page = f"<!doctype html><style>{STYLE}{colours}{body}</style><h2>{escape(heading)}</h2>{svg}"
+    for scheme, colors in (("", ""), ("-dark", DARK[1])):
+        page = f"<!doctype html><style>{STYLE}{colors}{body}</style><h2>{escape(heading)}</h2>{svg}"
         # With these, a test can tell without a browser that a picture is up to date.
         texts = {"Source": source, "Drawing": hashlib.sha256(page.encode()).hexdigest()}
         yield Drawing(f"{name}{scheme}.png", page, width, height + HEADING * SCALE, texts)

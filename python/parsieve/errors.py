@@ -12,7 +12,7 @@ SHOWN = 3
 
 
 class ColumnNotFoundError(ParsieveError, KeyError):
-    """There is no such column, or the name matches several columns."""
+    """The column does not exist, or its name matches several columns."""
 
     __module__ = "parsieve"
     # A KeyError would show its message in quotes.
@@ -32,7 +32,7 @@ class StaleIndexError(ParsieveError):
 
 
 class ParsieveWarning(UserWarning):
-    """A part of a predicate skips no file, or a call is slower than necessary. Results are still right.
+    """Warns that a part of a predicate skips no file, or that a call is slower than necessary. Results are right.
 
     >>> import warnings, parsieve as ps
     >>> warnings.simplefilter("ignore", ps.ParsieveWarning)

@@ -18,8 +18,8 @@ from parsieve.plan.evidence.questions import (
     HoldsText,
     HoldsWord,
     Question,
-    ask,
     leaves,
+    question_tree,
     trigrams_of_question,
     words_of_question,
 )
@@ -36,7 +36,7 @@ from parsieve.predicate.parse import Params, parse
 
 if TYPE_CHECKING:
     from parsieve._typing import ColumnName, IndexLocation, TableKeysArgument, TableSource, Where
-    from parsieve.index.advice import Advice, Asked
+    from parsieve.index.advice import Advice, ColumnUsage
     from parsieve.integrations.dataset.dataset import TableDataset
 
 
@@ -225,7 +225,7 @@ class Table(IndexedTable):
         >>> [(advice.column, advice.recommendation) for advice in ps.open_table(folder).advise()]
         [('id', 'sieve'), ('n', 'none')]
         """
-        from parsieve.index.advice import Asked, advise_column
+        from parsieve.index.advice import ColumnUsage, advise_column
 
         snapshot = self.opened.lake.snapshot()
         listed = [queries] if isinstance(queries, str) else queries
@@ -240,10 +240,10 @@ class Table(IndexedTable):
                 )
         else:
             paths = [(field.name,) for field in snapshot.schema if not pa.types.is_nested(field.type)]
-        questions = [question for expr in predicates for question in leaves(ask(expr))]
+        questions = [question for expr in predicates for question in leaves(question_tree(expr))]
         lake = self.opened.lake.exposing(column_paths(expose, snapshot.schema))
-        asked = {path: _asked(path, questions) if predicates else Asked() for path in paths}
-        return [advise_column(lake, snapshot, path, asked[path]) for path in paths]
+        usage = {path: _usage_of(path, questions) if predicates else ColumnUsage() for path in paths}
+        return [advise_column(lake, snapshot, path, usage[path]) for path in paths]
 
 
 def open_table(
@@ -288,14 +288,14 @@ def open_table(
     return Table(open_lake(source, format, storage_options, decryption), index_location)
 
 
-def _asked(path: ColumnPath, questions: Sequence[Question]) -> Asked:
-    """Return what questions ask about one column."""
-    from parsieve.index.advice import Asked
+def _usage_of(path: ColumnPath, questions: Sequence[Question]) -> ColumnUsage:
+    """Return how the questions of some queries use one column."""
+    from parsieve.index.advice import ColumnUsage
     from parsieve.index.text.advice import Needle
 
     own = [question for question in questions if question.column.path == path]
     inside = [question for question in own if isinstance(question, HoldsText | HoldsWord)]
-    return Asked(
+    return ColumnUsage(
         keys=len(inside) < len(own) or not own,
         ranges=any(not isinstance(question, Among) for question in own if question not in inside),
         needles=tuple(Needle(trigrams_of_question(one) or (), words_of_question(one) or ()) for one in inside),

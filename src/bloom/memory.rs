@@ -5,7 +5,7 @@
 //! creation is several times faster.
 //!
 //! On Linux, a filter of 256 KiB or more has its own memory mapping, which is returned to the system when the filter is
-//! dropped. On glibc's heap, a small filter that outlives its big neighbour would prevent the neighbour's memory from
+//! dropped. On glibc's heap, a small filter that outlives its big neighbor would prevent the neighbor's memory from
 //! being reused.
 
 use super::block::Block;
@@ -42,7 +42,7 @@ impl Blocks {
 
     /// Returns the bitset as it is stored in a file.
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: `Block` is `repr(C)` without padding, and all of its bytes are initialised.
+        // SAFETY: `Block` is `repr(C)` without padding, and all of its bytes are initialized.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len * Block::BYTES) }
     }
 
@@ -169,7 +169,7 @@ impl Deref for Blocks {
     type Target = [Block];
 
     fn deref(&self) -> &[Block] {
-        // SAFETY: `start` is valid for `len` initialised blocks for the lifetime of `self`.
+        // SAFETY: `start` is valid for `len` initialized blocks for the lifetime of `self`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

@@ -1,4 +1,4 @@
-//! XXH64 with seed 0: one function per width, written so that batch loops can be vectorised.
+//! XXH64 with seed 0: one function per width, written so that batch loops can be vectorized.
 //!
 //! ```text
 //! up to 31 bytes:   start = P5 + length;  then 8-byte words, one 4-byte word, single bytes, and the avalanche

@@ -12,7 +12,7 @@ use crate::page_map::file_map::FileMap;
 use crate::page_map::run::RunWriter;
 use crate::page_map::schema::FileSchema;
 
-/// Size in bytes up to which a block is filled. A row group that needs more has a block of its own.
+/// Size in bytes up to which a block is filled. A row group that needs more has a separate block.
 pub const BLOCK_BYTES: usize = 64 * 1024;
 /// Size in bytes of all schemas of a map. A file with a further schema gets no map.
 pub const MAX_SCHEMA_BYTES: usize = 1 << 20;
@@ -68,7 +68,7 @@ impl Builder {
             self.put(&header(0, total), &run.finish());
             return Ok(());
         }
-        // A file with more has blocks of its own.
+        // A file with more has separate blocks.
         self.end_block();
         let (mut first, mut run) = (0, RunWriter::new());
         for (number, group) in file.row_groups.iter().enumerate() {

@@ -32,8 +32,8 @@ impl PartialEq for FileSchema {
 impl Eq for FileSchema {}
 
 impl FileSchema {
-    /// Takes the schema out of a file's metadata. `arrow` is the value that its key for the Arrow schema shall have, or
-    /// `None` to leave the key out.
+    /// Takes the schema out of a file's metadata. `arrow` becomes the value of the key for the Arrow schema; `None`
+    /// leaves the key out.
     pub(crate) fn of(metadata: &Metadata, arrow: Option<&[u8]>) -> Result<Self> {
         let (mut version, mut schema, mut created_by) = (None, None, None);
         let bytes = metadata.bytes();

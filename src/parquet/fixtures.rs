@@ -21,7 +21,7 @@ pub(crate) fn files() -> Vec<(String, Vec<u8>)> {
     }
     files.sort();
     if files.is_empty() {
-        println!("skipped: the data files of apache/parquet-testing are not beside the checkout");
+        println!("skipped: the data files of apache/parquet-testing are not next to the checkout");
     }
     files
 }

@@ -119,7 +119,7 @@ pub(super) fn refuse_guesses(data_type: &DataType) -> PyResult<()> {
             refuse_guesses(item.data_type())
         }
         D::Map(item, _) => refuse_guesses(item.data_type()),
-        // Check all leaves. A rejected leaf can still be passed as a column of its own.
+        // Check all leaves. A rejected leaf can still be passed as a separate column.
         D::Struct(children) => children.iter().try_for_each(|child| refuse_guesses(child.data_type())),
         other => Err(PyTypeError::new_err(format!(
             "the hash of a {other} depends on the column's type, which this filter does not know; \

@@ -38,7 +38,7 @@ pub(super) struct GroupPlan {
     pub(super) plans: Vec<Plan>,
 }
 
-/// The pages of a chunk, or the news that its offset index is wrong.
+/// The pages of a chunk, or a sign that its offset index is wrong.
 pub(super) enum Load {
     Ready(ChunkPages),
     WrongIndex,

@@ -1,4 +1,4 @@
-//! Reads single rows of a file as Arrow arrays: only the pages that hold wanted rows are fetched and decompressed.
+//! Reads some rows of a file as Arrow arrays: only the pages that hold wanted rows are fetched and decompressed.
 //!
 //! Positions come from the footer, or from a map of pages. Pages are located, checked and decompressed here; the
 //! `parquet` crate decodes their levels and values. Its panics are contained, because pages are untrusted bytes.

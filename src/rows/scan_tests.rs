@@ -219,7 +219,7 @@ fn wrong_offset_indexes_are_ignored() {
     }
 }
 
-/// Moves the first row of a page, so that its neighbours have other numbers of rows.
+/// Moves the first row of a page, so that its neighbors have other numbers of rows.
 #[expect(clippy::ptr_arg, reason = "one type for all damages")]
 fn shift(pages: &mut Vec<Page>) {
     pages[2].first_row += 7;

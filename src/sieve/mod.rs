@@ -1,7 +1,7 @@
 //! The Sieve index: finds the locations that may hold a row with a key, or with a key in an interval.
 //!
 //! `docs/design/sieve-layout.md` explains the layout, `docs/format/sieve-v1.md` and `sieve-v2.md` specify the bytes.
-//! Every file here follows one law: never leave out a location that holds a live matching row.
+//! Every file here follows one rule: never leave out a location that holds a live matching row.
 
 mod build;
 mod code;

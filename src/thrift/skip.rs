@@ -8,7 +8,7 @@ impl Reader<'_> {
     /// Skips the value of a field.
     pub fn skip(&mut self, kind: Type) -> Result<()> {
         match kind {
-            // A boolean field has its value in the field header. Only booleans in containers have a byte of their own.
+            // A boolean field has its value in the field header. Only booleans in containers have a separate byte.
             Type::True | Type::False => Ok(()),
             other => self.skip_element(other, 0),
         }

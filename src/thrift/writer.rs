@@ -11,17 +11,17 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// An empty buffer.
+    /// Creates an empty buffer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What was written.
+    /// Returns the bytes written so far.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// The header of field `id`; `last` is the id of the field before it in the same structure, 0 at first.
+    /// Writes the header of field `id`. `last` is the id of the previous field of the structure, or 0.
     pub fn field(&mut self, kind: Type, id: i16, last: i16) {
         let code = kind as u8;
         match u8::try_from(i32::from(id) - i32::from(last)) {
@@ -33,23 +33,23 @@ impl Writer {
         }
     }
 
-    /// An integer of any width: zigzag, then varint.
+    /// Writes an integer of any width: zigzag, then varint.
     pub fn integer(&mut self, value: i64) {
         put_varint(&mut self.bytes, ((value << 1) ^ (value >> 63)).cast_unsigned());
     }
 
-    /// A byte string with its length.
+    /// Writes a byte string with its length.
     pub fn binary(&mut self, bytes: &[u8]) {
         put_varint(&mut self.bytes, to_u64(bytes.len()));
         self.raw(bytes);
     }
 
-    /// Bytes that are encoded already.
+    /// Writes bytes that are already encoded.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The end of a structure.
+    /// Writes the end of a structure.
     pub fn stop(&mut self) {
         self.bytes.push(0);
     }

@@ -158,7 +158,7 @@ def python_passages(text: str) -> Iterator[Passage]:
 
 
 def rust_passages(text: str) -> Iterator[Passage]:
-    """Yield the comments of a Rust file that have a line of their own."""
+    """Yield the comments of a Rust file that are on separate lines."""
     lines = ((number, re.match(r"\s*//[/!]?\s?(.*)", line)) for number, line in enumerate(text.splitlines(), start=1))
     yield from joined((number, match[1]) for number, match in lines if match)
 

@@ -61,7 +61,7 @@ def test_dir_of_a_module_lists_its_public_names(module: str) -> None:
     assert all(hasattr(imported, name) for name in imported.__all__)
 
 
-def test_public_modules_need_no_import_of_their_own() -> None:
+def test_public_modules_need_no_separate_import() -> None:
     loaded = modules_after("import parsieve; parsieve.index.TableIndex; parsieve.spark.read; parsieve.lake.open_lake")
     assert {"parsieve.index", "parsieve.spark", "parsieve.lake"} <= loaded
     assert "pyspark" not in loaded

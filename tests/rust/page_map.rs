@@ -208,6 +208,6 @@ fn files_of_other_writers_have_the_same_chunks() {
         }
     }
     if maps == 0 {
-        println!("skipped: the data files of apache/parquet-testing are not beside the checkout");
+        println!("skipped: the data files of apache/parquet-testing are not next to the checkout");
     }
 }

@@ -1,4 +1,4 @@
-"""Install each Linux wheel of dist/ into a root of its own, and run the examples and some tests there.
+"""Install each Linux wheel of dist/ into a separate root, and run the examples and some tests there.
 
 Usage, as root on Debian: `python tests/wheels/linux.py`. Words select wheels by name: `... linux.py musllinux aarch64`.
 

@@ -72,7 +72,7 @@ class Console:
 
     @contextmanager
     def logging(self) -> Iterator[None]:
-        """Show the log of `parsieve.*`: warnings, with `-v` steps, with `-vv` details, with `-q` only errors."""
+        """Show the log of `parsieve.*`: warnings, or from INFO on with `-v`, DEBUG with `-vv`, ERROR with `-q`."""
         logger = logging.getLogger("parsieve")
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(_Formatter("%(name)s: %(message)s"))

@@ -49,7 +49,7 @@ def _probe(options: argparse.Namespace) -> int:
 
 
 def _reasons(filters: ps.FileFilters, column: str, answers: Sequence[bool]) -> list[str]:
-    """Return for each row group why it can hold a value or why not."""
+    """Return for each row group why it can or cannot hold a value."""
     places = {place.row_group for place in filters.ranges() if cell(place.column) == column}
     if filters.column_type(column) is None:
         return ["filters cannot answer for this type"] * len(answers)

@@ -1,1 +1,1 @@
-"""A first look: a lake of late events, asked with and without parsieve."""
+"""Query a lake of late events with and without parsieve, for a first look."""

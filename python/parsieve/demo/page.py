@@ -36,7 +36,7 @@ class Question:
 def page(
     events: lake.Events, answers: Sequence[Answer], questions: Sequence[Question], no_help: Figure, index: str
 ) -> str:
-    """Return the page as HTML. `no_help` is the figure of a query that an index does not help."""
+    """Return the page as HTML. `no_help` is the figure of a query for which an index is useless."""
     figures = []
     for question in questions:
         how = plan_command(events.folder, question.where)
@@ -115,9 +115,9 @@ def index_size(table: ps.Table, events: lake.Events) -> str:
     on_disk = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     keys = sum(stats.keys_bytes for stats in table.index_stats().values())
     read = max(ps.open_table(events.folder).plan(where).bytes_fetched for where in (events.point, events.range))
+    stored = f"; {keys / max(on_disk, 1):.0%} of that are keys that only compactions read" if keys else ""
     return (
-        f"{written(on_disk, 'bytes')} on disk, {on_disk / events.num_bytes:.0%} of the table; "
-        f"{keys / max(on_disk, 1):.0%} of that are sorted keys that only updates read. "
+        f"{written(on_disk, 'bytes')} on disk, {on_disk / events.num_bytes:.0%} of the table{stored}. "
         f"A first query reads {written(read, 'bytes')} of the index."
     )
 

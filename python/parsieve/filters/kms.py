@@ -51,7 +51,7 @@ def keys_of(source: Any, kms: Any, connection: Any = None, aad_prefix: bytes | N
 
 
 class Unwrapper:
-    """Unwraps keys and remembers them, so that the KMS is asked only once for each."""
+    """Unwraps keys and remembers them, so that the KMS unwraps each key only once."""
 
     def __init__(self, kms: Any, connection: Any = None) -> None:
         if not hasattr(kms, "unwrap_key"):

@@ -46,7 +46,7 @@ class AddOptions:
 
     @property
     def size(self) -> FilterSize:
-        """The size of filters of columns without options of their own."""
+        """The size of filters of columns without separate options."""
         return FilterSize(self.fpp, self.max_bytes)
 
 

@@ -25,7 +25,7 @@ class AddedFilter(NamedTuple):
 
 
 class RewriteReport(NamedTuple):
-    """What `add_filters` or `drop_filters` did, or with `dry_run=True` would do. `print` it for a summary.
+    """The changes of `add_filters` or `drop_filters`, or with `dry_run=True` the plan. `print` it for a summary.
 
     For a folder, `files` maps each path to the report of that file, and the other fields sum up these reports, except
     that `reasons` is empty.

@@ -39,7 +39,9 @@ def rewrite_object(source: Any, dest: Any, rewrite: Callable[[Path], RewriteRepo
     if tag is None:
         raise UnsupportedError(f"the store has no ETag for {path}, so a change in the meantime could not be detected")
     if head["size"] > LARGEST_UPLOAD:
-        raise UnsupportedError(f"{path} has {head['size']} bytes; conditional uploads are limited to {LARGEST_UPLOAD}")
+        raise UnsupportedError(
+            f"{path} has {head['size']} bytes; conditional uploads are limited to {LARGEST_UPLOAD} bytes"
+        )
     with tempfile.TemporaryDirectory(prefix="parsieve-") as folder:
         local = Path(folder) / "object.parquet"
         reader = RangeReader((store, path))

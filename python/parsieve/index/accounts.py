@@ -150,7 +150,7 @@ class Account:
         }
         notes = []
         if before is not None and before.commit.pages != view.commit.pages:
-            notes.append("the map of pages is as after a new build")
+            notes.append("the map of pages was stored again, as by a new build")
         notes += [
             f"{reason}, so its index was not compacted; update_index() removes it"
             for state in view.columns.values()

@@ -152,7 +152,7 @@ class _Sampled:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ColumnUsage:
     """How queries use one column."""
 
     # Whether the queries look for whole values, and for intervals, which no Bloom filter answers.
@@ -163,24 +163,24 @@ class Asked:
 
 
 def advise_column(
-    lake: Lake, snapshot: Snapshot, path: ColumnPath, asked: Asked = Asked(), *, fpp: float = 0.01
+    lake: Lake, snapshot: Snapshot, path: ColumnPath, usage: ColumnUsage = ColumnUsage(), *, fpp: float = 0.01
 ) -> Advice:
     """Return the advice on one column."""
     field = leaf_field(snapshot.schema, path)
     texts: TextAdvice | None = None
-    if is_text(value_type(field.type)) and asked.needles != ():
-        texts = advise_texts(lake, snapshot, path, asked.needles or ())
+    if is_text(value_type(field.type)) and usage.needles != ():
+        texts = advise_texts(lake, snapshot, path, usage.needles or ())
     if texts is None:
-        return _advise_keys(lake, snapshot, path, asked.ranges, fpp)
-    is_for_text_only = not asked.keys or (asked.needles is None and texts.is_prose and texts.best is not None)
+        return _advise_keys(lake, snapshot, path, usage.ranges, fpp)
+    is_for_text_only = not usage.keys or (usage.needles is None and texts.is_prose and texts.best is not None)
     if is_for_text_only:
         return _advise_text(snapshot, path, texts)
-    advice = _advise_keys(lake, snapshot, path, asked.ranges, fpp)
+    advice = _advise_keys(lake, snapshot, path, usage.ranges, fpp)
     return advice._replace(texts=texts.estimates, why=f"{advice.why}; for text inside the values, {_also(texts)}")
 
 
 def advise_auto(lake: Lake, snapshot: Snapshot, paths: Sequence[ColumnPath]) -> dict[ColumnPath, Advice]:
-    """Return the advice that a build with kind="auto" follows. There is none for few files, nor for expressions."""
+    """Return the advice that a build with kind="auto" follows, without entries for few files and for expressions."""
     if len(snapshot.slices) < FEW_FILES:
         return {}
     # An expression can have a Sieve index only.
@@ -263,7 +263,7 @@ def _advise_keys(lake: Lake, snapshot: Snapshot, path: ColumnPath, ranges: bool,
 def _has_bounds(lake: Lake, snapshot: Snapshot, sample: Sequence[Slice], path: ColumnPath) -> bool:
     """Return whether the table's metadata or its footers have minima and maxima of a column that plans can use.
 
-    Of INT96 timestamps, for example, there are none.
+    For example, INT96 timestamps have none.
     """
     if snapshot.statistics(path) is not None:
         return True
@@ -304,7 +304,7 @@ def _judge(advice: Advice, slice_bytes: float, ranges: bool, fpp: float) -> tupl
         shares = MIXED if ranges else KEYS_ALONE
         mean = sum(count * share for count, share in zip(reads, shares, strict=True)) / sum(shares)
         cost_of_query = mean * (slice_bytes + REQUEST_BYTES) + lookups * REQUEST_BYTES
-        # Each kind is built in a scan of its own.
+        # Each kind is built in a separate scan.
         return cost_of_query * PAID_BACK_IN + lookups * advice.slices * REQUEST_BYTES + index_bytes
 
     kind = min(kinds, key=cost)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
 
 
-class Opened(Protocol):
+class TableParts(Protocol):
     """The parts of an open table that its index methods use."""
 
     lake: Lake
@@ -43,7 +43,7 @@ class Opened(Protocol):
 class IndexedTable:
     """The index methods of `parsieve.Table`."""
 
-    opened: Opened
+    opened: TableParts
 
     @property
     def uri(self) -> str:

@@ -296,8 +296,8 @@ def _listed(left_out: Sequence[LeftOut]) -> list[str]:
     for_now = [file for file in left_out if file.until_update]
     lasting = [file for file in left_out if not file.until_update]
     return [
-        *_listed_under("which every plan reads until an update", for_now),
-        *_listed_under("which every plan reads, also after an update", lasting),
+        *_listed_under("which every plan reads until the next update", for_now),
+        *_listed_under("which every plan reads, even after an update", lasting),
     ]
 
 

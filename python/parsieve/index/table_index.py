@@ -264,7 +264,7 @@ class TableIndex:
         account = account or Account()
         snapshot = account.settle(lake, snapshot)
 
-        def ensure(log: Log) -> maintain.Mapped:
+        def ensure(log: Log) -> maintain.MappedVersion:
             executor = LocalExecutor(log.store, progress=progress, spill=spill)
             return maintain.ensure(log, lake, snapshot, executor, pages)
 

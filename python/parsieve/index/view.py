@@ -130,7 +130,7 @@ class View:
         return tokens.pop() if len(tokens) == 1 else None
 
     def count_uncovered(self, slices: Slices) -> dict[ColumnPath, int]:
-        """Return for each indexed column how many slices at least one of its indexes does not cover as they are now.
+        """Return for each indexed column how many slices one of its indexes does not cover in their current version.
 
         If files of this version were expired, the newest version answers instead.
         """
@@ -148,7 +148,7 @@ class View:
         return counts if newer is None else newer.count_uncovered(slices)
 
     def _newest(self) -> View | None:
-        """Return the newest version, or None if this is it."""
+        """Return the newest version, or None if this version is the newest."""
         newer = None if self._newer is None else self._newer()
         return newer if newer is not None and newer.version > self.version else None
 

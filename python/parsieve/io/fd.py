@@ -91,7 +91,7 @@ def size(fd: int) -> int:
 
 
 def read(fd: int, start: int, length: int) -> bytes:
-    """Read at most `length` bytes from `start` on; at the end of the file there are none."""
+    """Return at most `length` bytes from `start` on, or none at the end of the file."""
     os.lseek(fd, start, os.SEEK_SET)
     return os.read(fd, length)
 

@@ -73,8 +73,8 @@ def next_to_uri(uri: str) -> str | None:
 def indexes_above(path: Path) -> Iterator[tuple[Path, Path]]:
     """Yield each parent folder of a file that is an indexed table, nearest first, with the path of its index."""
     for folder in path.parents:
-        beside = next_to_local(str(folder))
-        for index in [folder / BELOW, *([] if beside is None else [Path(beside)])]:
+        neighbor = next_to_local(str(folder))
+        for index in [folder / BELOW, *([] if neighbor is None else [Path(neighbor)])]:
             if (index / "commits").is_dir():
                 yield folder, index
 

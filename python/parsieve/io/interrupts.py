@@ -1,4 +1,4 @@
-"""Ctrl-C for work in threads: the command line asks it to stop, and long loops check for that."""
+"""Ctrl-C for work in threads: the command line requests a stop, and long loops check for it."""
 
 from __future__ import annotations
 

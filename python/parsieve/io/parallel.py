@@ -92,7 +92,7 @@ class Workers:
 
 
 class ProgressBar:
-    """A progress bar over files on a terminal. `show` overrides whether the stream is one. Threads may share it."""
+    """A progress bar over files, on terminals only unless `show` is set. Threads may share it."""
 
     WIDTH = 30
 

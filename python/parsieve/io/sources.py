@@ -227,7 +227,7 @@ class _FsspecVersion(_Fsspec):
 
     def __init__(self, filesystem: Any, path: str) -> None:
         super().__init__(filesystem, path)
-        # Ask only once: a later answer may be about another version.
+        # Look up the version only once, because a later lookup may return another version.
         self._size = super().size()
 
     def size(self) -> int:

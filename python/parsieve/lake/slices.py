@@ -102,7 +102,7 @@ class Slices(Sequence[Slice]):
     @staticmethod
     def of(slices: Sequence[Slice]) -> Slices:
         """Convert a sequence of `Slice` objects."""
-        return slices if isinstance(slices, Slices) else MadeSlices(slices)
+        return slices if isinstance(slices, Slices) else SliceObjects(slices)
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -240,7 +240,7 @@ class InBlocks:
         return blocks[start][number - start]
 
 
-class MadeSlices(Slices):
+class SliceObjects(Slices):
     """Slices that exist as objects."""
 
     def __init__(self, slices: Iterable[Slice]) -> None:
@@ -307,7 +307,7 @@ class MadeSlices(Slices):
 
     def select(self, numbers: pa.Array) -> Slices:
         """Return the slices at some positions."""
-        return MadeSlices(self._slices[number] for number in numbers.to_pylist())
+        return SliceObjects(self._slices[number] for number in numbers.to_pylist())
 
 
 class StoredSlices(Slices):

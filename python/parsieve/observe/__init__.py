@@ -1,1 +1,1 @@
-"""What parsieve does, for operators: counters, log lines and spans."""
+"""Show operators what parsieve does: counters, log lines and spans."""

@@ -16,7 +16,7 @@ from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.footers import Cost
 from parsieve.plan.evidence.indexes import apply_indexes, either
 from parsieve.plan.evidence.minmax import lake_statistics, partitions
-from parsieve.plan.evidence.questions import HoldsText, HoldsWord, Question, ask, leaves
+from parsieve.plan.evidence.questions import HoldsText, HoldsWord, Question, leaves, question_tree
 from parsieve.plan.evidence.row_groups import GroupJudge
 from parsieve.plan.plan import Plan
 from parsieve.plan.record import PlanRecord
@@ -68,7 +68,7 @@ def _make_record(
     view, notes = index
     certain = table.lake.types_are_certain
     expressions = [] if view is None else view.expressions(snapshot.schema)
-    tree = ask(with_implied(bound.expr, expressions, certain), types_are_certain=certain)
+    tree = question_tree(with_implied(bound.expr, expressions, certain), types_are_certain=certain)
     questions = list(leaves(tree))
     files = Candidates.all(tree, len(snapshot.slices))
     files.apply(partitions(snapshot.slices.partition_values))
@@ -132,7 +132,7 @@ def _answered_by_statistics(snapshot: Snapshot, questions: Sequence[Question]) -
 def _unanswered(
     files: Candidates, judge: GroupJudge, answered: Sequence[pa.BooleanArray | None], row_groups: bool | None
 ) -> list[int]:
-    """Return the kept slices whose footers must be read: those with an unanswered question, or all if asked to."""
+    """Return the kept slices whose footers must be read: those with an unanswered question, or all on request."""
     if row_groups is False or not answered:
         return []
     to_open = files.kept

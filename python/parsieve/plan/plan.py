@@ -180,7 +180,7 @@ class Plan:
 
         This first reads the columns of the predicate, only in the row groups and row ranges of the plan. Then it reads
         the other columns, only in the pages with matching rows. It reads up to `threads` files at the same time (None:
-        one for each processor). If most rows match, or if parsieve's own reader does not support a file, pyarrow
+        one for each processor). Without a predicate, or if parsieve's own reader does not support a file, pyarrow
         decodes complete row groups instead.
 
         If a file was replaced since the plan, the new file is read. If a file was removed or keeps changing, this
@@ -223,8 +223,8 @@ class Plan:
     def to_polars(self) -> pl.LazyFrame:
         """Return the matching rows as a LazyFrame.
 
-        Polars reads the kept files itself if they hold exactly the table's rows. Like `to_arrow`, each `collect` checks
-        the files.
+        If few rows of the table can match, parsieve reads the rows when you collect the frame. Otherwise, Polars reads
+        the kept files itself if they hold exactly the table's rows. Like `to_arrow`, each `collect` checks the files.
 
         >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
         >>> folder = tempfile.mkdtemp()
@@ -238,7 +238,8 @@ class Plan:
     def to_duckdb(self, con: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
         """Return the matching rows as a relation of a DuckDB connection (None: the default one).
 
-        DuckDB reads the files of Delta, Iceberg and Hudi tables itself if they hold exactly the table's rows.
+        If few rows of the table can match, parsieve reads the rows immediately, up to 256 MiB. Otherwise, DuckDB reads
+        the files of Delta, Iceberg and Hudi tables itself if they hold exactly the table's rows.
 
         The files of a plain folder may be replaced at any time, and DuckDB does not notice if one is replaced while it
         reads. So parsieve holds these files open, and DuckDB reads the matching rows immediately, up to 256 MiB. If

@@ -41,7 +41,7 @@ _EVIDENCE = ("files", "groups", "rows", "_units", "pages")
 
 
 class Stage(NamedTuple):
-    """How many files or row groups one kind of evidence was asked about, and how many of them it kept."""
+    """How many files or row groups one kind of evidence was applied to, and how many of them it kept."""
 
     evidence: str
     unit: Literal["file", "row group"]

@@ -58,7 +58,7 @@ def refuse_stale(record: PlanRecord, is_indexed: bool) -> None:
 
 
 def _state_and_remedy(record: PlanRecord) -> tuple[str, str]:
-    """Return what is wrong with the index of a plan, and what repairs it. An update does not repair damage."""
+    """Return the problem of a plan's index, and the remedy. An update does not repair damage."""
     if record.health == "unusable":
         return "cannot be used", "To read the files without it,"
     if record.health == "sound":

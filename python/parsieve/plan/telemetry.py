@@ -16,7 +16,7 @@ SLOW = 1.0
 
 def count_plan(record: PlanRecord, seconds: float) -> None:
     """Add a plan to the counters of this process."""
-    # Listing the kept files takes longer than counting them, so it is left to whoever needs them.
+    # Listing the kept files takes longer than counting them, so plans do not list them here.
     kept = record.files.kept.true_count if record.groups is None else len(record.kept)
     groups_kept = 0 if record.groups is None else record.groups[0].kept.true_count
     counters.add(

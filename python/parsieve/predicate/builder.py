@@ -328,8 +328,8 @@ def _compare_nearest(column: Column, op: Operator, nearest: NearestValues, text:
             return false_unless_null(column, f"{column} {op} {text}")
         case ">" | ">=" if nearest.ceil is None:
             return false_unless_null(column, f"{column} {op} {text}")
-        # The bounds of a file are values of this type, and the type has no value between the literal and its neighbour.
-        # So comparing with the neighbour gives the same result for the bounds, also below NOT.
+        # The bounds of a file are values of this type, and the type has no value between the literal and its neighbor.
+        # So comparing with the neighbor gives the same result for the bounds, also below NOT.
         case "<" | "<=":
             return Compare(column, "<=", Literal(nearest.floor))
         case ">" | ">=":
@@ -352,7 +352,7 @@ def _compare_with_nan(column: Column, op: Operator, nan: Literal) -> Expr:
 def column_in(column: Column, values: pa.Array, *, are_distinct: bool = False) -> Expr:
     """Build `column IN values`, for values of the column's type without nulls.
 
-    NaN and zero get comparisons of their own. Set `are_distinct` if no value occurs twice.
+    NaN and zero get separate comparisons. Set `are_distinct` if no value occurs twice.
     """
     comparisons: list[Expr] = []
     if pa.types.is_floating(column.value_type):

@@ -128,7 +128,7 @@ def _nearest_integers(number: Fraction | float, low: int, high: int, scalar: Any
     """Return the integers from `low` to `high` that are nearest to a number, as scalars."""
     if isinstance(number, float):
         if math.isnan(number):
-            raise NotUnderstoodError("NaN exists in float columns only")
+            raise NotUnderstoodError("only floating-point columns can contain NaN")
         if math.isinf(number):
             return NearestValues(scalar(high), None, False) if number > 0 else NearestValues(None, scalar(low), False)
         number = Fraction(number)

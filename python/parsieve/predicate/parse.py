@@ -26,7 +26,7 @@ def parse(
 ) -> Expr:
     """Parse SQL text, a pyarrow Expression, tuples in DNF, a Polars expression, or None for every row.
 
-    A predicate that is already in typed form is about the columns that have its names in `schema`.
+    If the predicate is already in typed form, its columns are looked up by name in `schema`.
 
     Args:
         where: The predicate.

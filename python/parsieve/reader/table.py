@@ -76,7 +76,7 @@ class TableReader:
                             if not more.is_change and not self._has_changed(file_slice):
                                 reasons[more.reason] += 1
                                 yield from _after(fallback(position, position + 1), num_rows)
-                            # `fallback` also reads a newer file, whose rows must not follow those of the planned one.
+                            # `fallback` also reads a newer file, whose rows must not follow rows of the planned one.
                             if more.is_change or self._has_changed(file_slice):
                                 raise changed_since(str(file_slice.path))
                     continue

@@ -13,7 +13,7 @@ from parsieve.report.page import UNPRINTABLE
 LONGEST = 300
 # The size of a picture, and how many cells it has at most. If there are more files, some share a cell.
 WIDTH, HEIGHT, MOST_CELLS = 480, 12, 120
-# These colours are visible on white and on black. Everything else has the colour of the notebook's text.
+# These colors are visible on white and on black. Everything else has the color of the notebook's text.
 KEPT, DOUBTED = "#0f9d6f", "#e07b00"
 _QUIET = ' style="opacity:.7"'
 

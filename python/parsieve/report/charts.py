@@ -1,4 +1,4 @@
-"""Draw figures as SVG: text scales with the page, colours come from its style sheet, and screen readers get titles."""
+"""Draw figures as SVG: text scales with the page, colors come from its style sheet, and screen readers get titles."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LETTER, LONGEST_NAME = 6.4, 25
 LONGEST_HEAD = 44
 # The maximum number of labels on an axis, in a chart of dots and in a chart of lines.
 TICKS_ACROSS, TICKS_UP = 5, 8
-# Lines must differ without colour too. Ours is solid; dots and bars have their names next to them.
+# Lines must differ without color too. Ours is solid; dots and bars have their names next to them.
 DASHES = ("6 3", "2 3", "8 3 2 3", "1 4", "10 4", "4 2")
 DOT = 4.5
-NUM_COLOURS = 6
+NUM_COLORS = 6
 
 
 def picture(figure: Figure, name: str) -> str:
@@ -48,8 +48,8 @@ def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") 
     return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _colour(number: int, series: Series) -> str:
-    return "ours" if series.ours else f"c{number % NUM_COLOURS}"
+def _color(number: int, series: Series) -> str:
+    return "ours" if series.ours else f"c{number % NUM_COLORS}"
 
 
 def _numbers(chart: Chart) -> list[float]:
@@ -80,15 +80,15 @@ def _rows(chart: Chart) -> tuple[str, float]:
                 parts.append(_text(start + 2, y, "not measured", "quiet"))
                 continue
             x = start + place(value) * (end - start)
-            colour = _colour(number, series)
+            color = _color(number, series)
             if chart.kind == "bars":
                 length = max(x - start, 1)
                 parts.append(
-                    f'<rect x="{start:.1f}" y="{y - 9:.1f}" width="{length:.1f}" height="10" class="{colour}"/>'
+                    f'<rect x="{start:.1f}" y="{y - 9:.1f}" width="{length:.1f}" height="10" class="{color}"/>'
                 )
             else:
                 parts.append(f'<line x1="{start:.1f}" x2="{x:.1f}" y1="{y - 4:.1f}" y2="{y - 4:.1f}" class="rule"/>')
-                parts.append(f'<circle cx="{x:.1f}" cy="{y - 4:.1f}" r="{DOT}" class="{colour}"/>')
+                parts.append(f'<circle cx="{x:.1f}" cy="{y - 4:.1f}" r="{DOT}" class="{color}"/>')
             parts.append(_text(max(x, start) + 8, y, written(value, chart.unit), "value"))
         y += 5
     if chart.kind == "dots":
@@ -186,7 +186,7 @@ def _lines(chart: Chart) -> tuple[str, float]:
     y = bottom + 2 * LINE + 6.0
     # Draw our line last, on top of the others.
     for number, series in sorted(enumerate(chart.series), key=lambda numbered: numbered[1].ours):
-        colour = _colour(number, series)
+        color = _color(number, series)
         dash = "" if series.ours else DASHES[number % len(DASHES)]
         points = [
             (x, bottom - place(value) * (bottom - top))
@@ -194,11 +194,11 @@ def _lines(chart: Chart) -> tuple[str, float]:
             if value is not None
         ]
         path = " ".join(f"{x:.1f},{at:.1f}" for x, at in points)
-        parts.append(f'<polyline points="{path}" class="line {colour}" stroke-dasharray="{dash}"/>')
-        parts += [f'<circle cx="{x:.1f}" cy="{at:.1f}" r="2.5" class="{colour}"/>' for x, at in points]
+        parts.append(f'<polyline points="{path}" class="line {color}" stroke-dasharray="{dash}"/>')
+        parts += [f'<circle cx="{x:.1f}" cy="{at:.1f}" r="2.5" class="{color}"/>' for x, at in points]
         y += LINE
         parts.append(
-            f'<line x1="{left}" x2="{left + 26}" y1="{y - 4:.1f}" y2="{y - 4:.1f}" class="line {colour}" '
+            f'<line x1="{left}" x2="{left + 26}" y1="{y - 4:.1f}" y2="{y - 4:.1f}" class="line {color}" '
             f'stroke-dasharray="{dash}"/>'
         )
         parts.append(_text(left + 33, y, series.name, "ours-text" if series.ours else ""))

@@ -1,4 +1,4 @@
-"""The content of a report as data, without colours, pixels or HTML."""
+"""The content of a report as data, without colors, pixels or HTML."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from html import escape
 from parsieve.report.charts import picture
 from parsieve.report.figures import Cells, Chart, Figure, Headline, written
 
-# Colours that are distinct with any kind of colour vision (Okabe and Ito), darker on white, lighter on black.
+# Colors that are distinct with any kind of color vision (Okabe and Ito), darker on white, lighter on black.
 STYLE = """
 :root{color-scheme:light dark;--ink:#1b1f24;--quiet:#57606a;--paper:#fff;--rule:#d0d7de;--ours:#0b6e4f;
 --c0:#9a5b00;--c1:#0060a0;--c2:#a03c78;--c3:#6b6b6b;--c4:#b23c00;--c5:#4a4aa8;--hollow:#eaeef2}

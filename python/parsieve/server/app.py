@@ -111,7 +111,7 @@ class _Catalog:
         return {"identifiers": [{"namespace": list(name[:-1]), "name": name[-1]} for name in names]}
 
     def table(self, request: Request, _: bytes) -> Any:
-        """Load a table. The answer has no credentials: clients need rights of their own to read files."""
+        """Load a table. The answer has no credentials: clients need their own rights to read files."""
         location, metadata = self._catalog.metadata(_table_name(request))
         return {"metadata-location": location, "metadata": metadata, "config": PLANNING}
 

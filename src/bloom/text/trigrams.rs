@@ -138,7 +138,7 @@ mod tests {
         all
     }
 
-    /// The definition: three neighboring code points, as a string of its own.
+    /// The definition: three neighboring code points, as a separate string.
     fn expected<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> BTreeSet<u64> {
         let of_text = |text: T| {
             let characters: Vec<char> = text.as_ref().chars().collect();

@@ -70,7 +70,7 @@ impl SievePairs {
         })
     }
 
-    /// The memory in use, in bytes. What may double when it grows counts twice.
+    /// The memory in use, in bytes. Memory that may double when it grows counts twice.
     #[getter]
     fn num_bytes(&self) -> usize {
         for_each_key!(&*self.pairs.lock().unwrap_or_else(PoisonError::into_inner), pairs => pairs.num_bytes())

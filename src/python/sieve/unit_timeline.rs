@@ -350,7 +350,7 @@ impl SieveUnitTimeline {
 
     /// Return the size and the false positives of the base as a dict, or None without a base.
     ///
-    /// The reads caused by absent keys are computed from the given segments.
+    /// The reads caused by missing keys are computed from the given segments.
     fn report<'py>(
         &self,
         py: Python<'py>,

@@ -1,8 +1,8 @@
 //! Builds segments from sorted `(key, location, rows)`, for a whole index or in partitions that join to the same bytes.
 //!
 //! A builder holds one page and the keys after it: at most `Options::memory_bound` bytes and one more key. A partition
-//! returns the keys of its first and last page unbuilt, because their cells may extend into neighbouring partitions.
-//! [`join()`] builds these pages from the keys of both neighbours.
+//! returns the keys of its first and last page unbuilt, because their cells may extend into neighboring partitions.
+//! [`join()`] builds these pages from the keys of both neighbors.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::index;

@@ -50,7 +50,7 @@ impl<K: Key> Kept<K> {
                     }
                     self.found_key = Some(key);
                 }
-                // The law depends on this: a key that the segment does not answer would never be found again.
+                // Correct answers depend on this: a key that the segment does not answer would never be found again.
                 if self.found.contains(&location) {
                     Ok(())
                 } else {

@@ -1,4 +1,4 @@
-//! Builds segments from rows in any order: sorts ranges of keys in several threads, each with a builder of its own.
+//! Builds segments from rows in any order: sorts ranges of keys in several threads, each with a separate builder.
 //!
 //! The bytes do not depend on the number of threads, because partitions join to the result of a single builder.
 

@@ -39,7 +39,7 @@ const COUNTED: usize = 16;
 
 /// Turns the runs of one block into separators.
 ///
-/// If two neighbouring boundaries lie on either side of a cell's middle and the middle is in no gap, the run between
+/// If two neighboring boundaries lie on either side of a cell's middle and the middle is in no gap, the run between
 /// them is split at the middle. The tree requires it, and it costs less than a flag at every node.
 #[derive(Debug, Default)]
 pub(in crate::sieve) struct SeparatorBuilder<P> {
@@ -164,7 +164,7 @@ fn take_descent<P: Offset>(reader: &mut BitReader<'_>, shift: u32, distribution:
             if down < 32 {
                 reader.skip(down.min(shift.checked_sub(1)?) + u32::from(down + 1 < shift));
             } else {
-                // Rare: two keys that share many more bits than their neighbours do.
+                // Rare: two keys that share many more bits than their neighbors do.
                 down = 0;
                 while down + 1 < shift && reader.take(1) == 1 {
                     down += 1;

@@ -97,7 +97,7 @@ pub struct Need {
 pub enum Lookup {
     /// The answer.
     Ready(Answer),
-    /// The segments to load, ascending. Neighbouring segments are adjacent in their file.
+    /// The segments to load, ascending. Neighboring segments are adjacent in their file.
     Need(Vec<Need>),
 }
 
@@ -228,7 +228,7 @@ impl<K: Key> Index<K> {
         }
     }
 
-    /// Like `interval_of`, for several neighbouring segments. Segments inside the interval come first: they need no
+    /// Like `interval_of`, for several neighboring segments. Segments inside the interval come first: they need no
     /// decoding, and often contain every location that the two segments at the ends could add.
     fn interval_over(&self, segments: Range<usize>, low: &K, high: &K, out: &mut Vec<u32>) -> Option<()> {
         let mut known = vec![false; index(self.num_locations())];

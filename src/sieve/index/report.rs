@@ -1,4 +1,4 @@
-//! Statistics for people: the size of an index and the precision of its answers.
+//! Statistics for users: the size of an index and the precision of its answers.
 
 use crate::int::to_u64;
 use crate::sieve::index::directory::Entry;
@@ -7,7 +7,7 @@ use crate::sieve::index::root;
 use crate::sieve::key::axis::Key;
 use crate::sieve::segment::encode::Counts;
 
-/// The number of points per segment that represent absent keys.
+/// The number of points per segment that represent missing keys.
 const PROBES: u32 = 256;
 
 impl<K: Key> Index<K> {
@@ -76,12 +76,12 @@ impl Report {
         ratio(self.lookup_bytes.saturating_mul(8), self.counts.rows)
     }
 
-    /// Returns the mean number of locations that a present key reads needlessly.
+    /// Returns the mean number of locations that an existing key reads needlessly.
     pub fn waste_per_key(&self) -> f64 {
         ratio(self.counts.reads - self.counts.pairs.min(self.counts.reads), self.counts.keys)
     }
 
-    /// Returns the error E of the thesis: the mean share of all locations that a present key reads needlessly.
+    /// Returns the error E of the thesis: the mean share of all locations that an existing key reads needlessly.
     pub fn error(&self) -> f64 {
         ratio(
             self.counts.reads - self.counts.pairs.min(self.counts.reads),

@@ -1,4 +1,4 @@
-//! The units of an open index of version 2: the pages loaded so far, and what the root says about the others.
+//! The units of an open index of version 2: the pages loaded so far, and the root's summaries of the others.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::{index, saturating_u32};

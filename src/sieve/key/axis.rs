@@ -427,7 +427,7 @@ mod tests {
         fn common_bits_of_byte_strings_nest(a in short(), b in short(), c in short()) {
             let mut keys = [Bytes::new(&a), Bytes::new(&b), Bytes::new(&c)];
             keys.sort();
-            // The outer two keys share exactly the bits that both neighbouring pairs share. This makes the cells of the
+            // The outer two keys share exactly the bits that both neighboring pairs share. This makes the cells of the
             // axis nest.
             let (outer, left, right) =
                 (keys[0].common_bits(&keys[2]), keys[0].common_bits(&keys[1]), keys[1].common_bits(&keys[2]));

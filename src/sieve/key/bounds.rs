@@ -6,7 +6,7 @@ use crate::int::low_u64;
 use crate::sieve::key::axis::{Bytes, Key};
 use crate::varint::put_varint;
 
-/// The length of a byte string that stands for longer ones. Statistics with a bound of this length are not exact.
+/// The length to which longer byte strings are cut. Statistics with a bound of this length are not exact.
 pub const CUT_BYTES: usize = 80;
 
 /// A key as the least or greatest key of a unit.

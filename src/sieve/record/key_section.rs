@@ -11,7 +11,7 @@ use crate::sieve::record::records::Records;
 use crate::varint::put_varint;
 use std::ops::Range;
 
-/// Encodes a range of neighbouring keys.
+/// Encodes a range of neighboring keys.
 pub(in crate::sieve) fn put_keys<K: Key>(records: &Records<K>, range: Range<usize>) -> Vec<u8> {
     let mut body = begin(KEYS, range.len() * 6);
     body.push(K::CODE);

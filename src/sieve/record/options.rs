@@ -5,15 +5,15 @@ use crate::error::{Error, ErrorKind, Result};
 /// How much an index may answer beyond the exact locations to become smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Coarsen {
-    /// Exact: every present key reads only its own locations.
+    /// Exact: every existing key reads only its own locations.
     #[default]
     Exact,
-    /// Merge neighbours until the mean share of locations that a present key reads needlessly reaches this limit.
+    /// Merge neighbors until the mean share of locations that an existing key reads needlessly reaches this limit.
     Error {
         /// The limit in millionths.
         millionths: u32,
     },
-    /// Merge neighbours while a saved bit costs at most this many needless reads, summed over the keys.
+    /// Merge neighbors while a saved bit costs at most this many needless reads, summed over the keys.
     Slope {
         /// The limit in thousandths of a read.
         thousandths: u32,
@@ -50,9 +50,9 @@ pub struct Options {
     pub format: Format,
     /// True to store every key, so that a compaction does not read the table again.
     pub keep_keys: bool,
-    /// Whether to store fingerprints of the keys, which exclude absent keys. `None` stores them where they pay.
+    /// Whether to store fingerprints of the keys, which exclude missing keys. `None` stores them where they pay.
     pub fingerprints: Option<bool>,
-    /// The mean number of locations that an absent key may read where fingerprints are stored, in millionths. Segments
+    /// The mean number of locations that a missing key may read where fingerprints are stored, in millionths. Segments
     /// are built for four fifths of it.
     pub fpp: u32,
 }

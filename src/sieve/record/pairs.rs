@@ -66,7 +66,7 @@ impl<K: SortableKey> Default for RunSorter<K> {
 pub trait PairBuffer<K: ArrowKey>: Default + std::fmt::Debug + Send {
     /// Adds rows of a value.
     fn push(&mut self, value: K::Value<'_>, location: u32, rows: u64);
-    /// Returns the memory in use: zero only if there are no rows. What may double when it grows counts twice.
+    /// Returns the memory in use: zero only if there are no rows. Memory that may double when it grows counts twice.
     fn num_bytes(&self) -> usize;
     /// Empties the buffer and passes on all pairs in order of key and location. Rows of equal pairs are summed.
     fn drain(&mut self, take: &mut dyn FnMut(K, u32, u64));
@@ -87,7 +87,7 @@ impl<K: SortableKey> RunSorter<K> {
         axis.visit::<K>(column, |value, rows| self.pairs.push(value, location, rows))
     }
 
-    /// Returns the memory in use. What may double when it grows counts twice.
+    /// Returns the memory in use. Memory that may double when it grows counts twice.
     pub fn num_bytes(&self) -> usize {
         self.pairs.num_bytes()
     }

@@ -14,7 +14,7 @@ const ROWS_PER_RANGE: usize = 8 * 1024;
 /// The most rows to scatter together, so that 32 bits can number their positions.
 const MOST_ROWS: usize = 1 << 31;
 
-/// The most ranges of the first scatter. Each range is written at a position of its own, and there should not be more
+/// The most ranges of the first scatter. Each range is written at a separate position, and there should not be more
 /// positions than the TLB has entries.
 const MOST_RANGES: usize = 4096;
 

@@ -78,7 +78,7 @@ impl<K: Key> Records<K> {
         self.close(key);
     }
 
-    /// Returns the pairs of a range of neighbouring keys.
+    /// Returns the pairs of a range of neighboring keys.
     #[inline]
     pub(in crate::sieve) fn pairs(&self, keys: Range<usize>) -> Range<usize> {
         let before = |key: usize| if key == 0 { 0 } else { self.ends[key - 1] };

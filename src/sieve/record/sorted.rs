@@ -60,7 +60,7 @@ impl<K, W: Offset + Send + Sync, F: Fn(W) -> K + Send + Sync> Ranges<K> for Unpa
     }
 }
 
-/// A share of the rows: neighbouring ranges, and the counted keys between them.
+/// A share of the rows: neighboring ranges, and the counted keys between them.
 #[derive(Debug, Clone)]
 pub(in crate::sieve) struct RowShare {
     pub(in crate::sieve) ranges: Range<usize>,

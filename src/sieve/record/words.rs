@@ -6,7 +6,7 @@ use crate::sieve::code::offset::Offset;
 /// The rows of a full chunk. A chunk of wide words fits in the L2 cache, in which it is scattered.
 const CHUNK_ROWS: usize = 1 << 16;
 
-/// Keys that repeat this often in neighbouring rows are stored once, with the number of rows.
+/// Keys that repeat this often in neighboring rows are stored once, with the number of rows.
 const MANY: u64 = 16;
 
 /// A key with its location and a number of rows.
@@ -19,7 +19,7 @@ pub(in crate::sieve) struct Words<W> {
     /// The memory of these chunks.
     num_bytes: usize,
     open: Chunk<W>,
-    /// The last key and location, and the number of its neighbouring rows.
+    /// The last key and location, and the number of its neighboring rows.
     last: Option<Counted<W>>,
     /// Keys with their location and a number of rows.
     counted: Vec<Counted<W>>,
@@ -98,7 +98,7 @@ impl<W: Offset> Words<W> {
         self.chunks.len() * CHUNK_ROWS + self.open.words.len()
     }
 
-    /// Returns the memory in use: zero only if there are no rows. What may double when it grows counts twice.
+    /// Returns the memory in use: zero only if there are no rows. Memory that may double when it grows counts twice.
     pub(in crate::sieve) fn num_bytes(&self) -> usize {
         let pair = size_of::<Counted<W>>();
         let last = usize::from(self.last.is_some()) * pair;

@@ -1,4 +1,4 @@
-//! How a segment answers absent keys: with the run that they are in, by fingerprints, or exactly, by gaps.
+//! How a segment answers missing keys: with the run that they are in, by fingerprints, or exactly, by gaps.
 //!
 //! All estimates are integers, so every machine makes the same choice. They count bits in eighths.
 
@@ -11,14 +11,14 @@ use crate::sieve::segment::fingerprint::{MAX_SLOTS, universe};
 /// A segment with fingerprints or gaps is split if it is longer, so that a cold point reads one short range.
 pub(in crate::sieve) const MAX_SECTION_BYTES: usize = 64 << 10;
 
-/// The part of a segment that excludes absent keys.
+/// The part of a segment that excludes missing keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::sieve) enum AbsentKeys {
-    /// Nothing. An absent key reads the run that it is in.
+    /// Nothing. A missing key reads the run that it is in.
     ReadRuns,
     /// Fingerprints with this number of slots for each location.
     Fingerprints { slots: u32 },
-    /// The gaps between keys, as runs without locations. An absent key reads nothing.
+    /// The gaps between keys, as runs without locations. A missing key reads nothing.
     Gaps {
         /// The number of gaps.
         count: u64,
@@ -34,15 +34,15 @@ pub(in crate::sieve) struct Choice {
 
 const EIGHTHS: u64 = 8;
 
-/// Fingerprints let through four fifths of the promised rate on average, so that a sample of absent keys stays below it.
-/// If keys have one location, 20,000 questions at a rate of 0.02 would have to exceed their mean by four standard errors.
-/// A single key at this rate takes six bits exactly.
+/// Fingerprints let through four fifths of the promised rate on average, so that a sample of missing keys stays below
+/// it. If keys have one location, 20,000 questions at a rate of 0.02 would have to exceed their mean by four standard
+/// errors. A single key at this rate takes six bits exactly.
 const SLOTS_AT_ONE: u32 = 1_250_000;
 
 /// The estimated cost of a run besides its set: about three bits of separators, and its share of its block.
 const BITS_OF_RUN: u64 = 6;
 
-/// Chooses how a segment with these runs and `rows` rows excludes absent keys.
+/// Chooses how a segment with these runs and `rows` rows excludes missing keys.
 ///
 /// Fingerprints and gaps pay if they take at most two thirds of the other bits of the segment plus half a bit for each row.
 /// The cheaper of the two is chosen. Gaps are possible if `points_differ`, because a point then has one key.

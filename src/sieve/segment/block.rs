@@ -40,7 +40,7 @@ pub(in crate::sieve) const NUM_KINDS_1: usize = 5;
 
 /// The flag of a segment whose separators are clumped.
 pub(in crate::sieve) const CLUMPED: u8 = 1;
-/// The flag of a segment that stores the unions of neighbouring blocks.
+/// The flag of a segment that stores the unions of neighboring blocks.
 pub(in crate::sieve) const UNIONS: u8 = 2;
 /// The flag of a segment that stores fingerprints. Only version 2 has it.
 pub(in crate::sieve) const FINGERPRINTS: u8 = 4;

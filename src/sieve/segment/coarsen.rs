@@ -1,4 +1,4 @@
-//! Merges neighbouring runs, the fewest needless reads per saved bit first.
+//! Merges neighboring runs, the fewest needless reads per saved bit first.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -90,7 +90,7 @@ impl Sets {
     }
 }
 
-/// A maximal sequence of neighbouring keys with the same location set.
+/// A maximal sequence of neighboring keys with the same location set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::sieve) struct KeyRun {
     /// The range of its keys in the records.
@@ -99,7 +99,7 @@ pub(in crate::sieve) struct KeyRun {
     pub(in crate::sieve) set: u32,
 }
 
-/// Returns the cost of merging two neighbours: needless reads per saved bit (scaled by 1,000), and needless reads in
+/// Returns the cost of merging two neighbors: needless reads per saved bit (scaled by 1,000), and needless reads in
 /// total.
 fn price(sets: &mut Sets, a: KeyRun, b: KeyRun) -> (u64, u64) {
     let union = sets.union(a.set, b.set);
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cheapest_neighbours_merge_first_and_the_budget_holds() {
+    fn the_cheapest_neighbors_merge_first_and_the_budget_holds() {
         let mut sets = Sets::new(8);
         let runs: Vec<KeyRun> = [(0, 10, 0), (10, 11, 1), (11, 30, 2), (30, 60, 3)]
             .map(|(start, end, set)| KeyRun { start, end, set })

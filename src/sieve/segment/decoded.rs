@@ -45,7 +45,7 @@ pub(in crate::sieve) struct DecodedSegment {
     outside: Vec<u32>,
     /// Lists of fingerprints of several keys, each preceded by its length.
     fingerprints: Vec<u32>,
-    /// Unions of groups of neighbouring runs as bit sets. Empty if there are few runs or too many locations.
+    /// Unions of groups of neighboring runs as bit sets. Empty if there are few runs or too many locations.
     unions: Vec<u64>,
     /// The location of the first bit in a union.
     origin: u32,

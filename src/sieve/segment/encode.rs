@@ -125,7 +125,7 @@ impl Scratch {
     }
 }
 
-/// Encodes a range of neighbouring keys as one segment, or as several if one block width does not suit all of them.
+/// Encodes a range of neighboring keys as one segment, or as several if one block width does not suit all of them.
 pub(in crate::sieve) fn encode_segment<K: Key>(
     records: &Records<K>,
     range: Range<usize>,
@@ -271,7 +271,7 @@ fn runs<K: Key, P: Offset>(
             }
             end += 1;
         }
-        // Neighbours in long runs mostly have equal sets, which saves the hash lookup.
+        // Neighbors in long runs mostly have equal sets, which saves the hash lookup.
         let single = end == start + 1;
         let repeats = single && after_single && records.repeats(start);
         let set = match runs.last() {

@@ -1,7 +1,7 @@
-//! Fingerprints: a few bits of each key's hash, stored after the set of a run. They exclude most absent keys.
+//! Fingerprints: a few bits of each key's hash, stored after the set of a run. They exclude most missing keys.
 //!
-//! The fingerprints of a run with `n` keys and `c` locations are numbers below `n * c * slots`. An absent key has one of
-//! them with a probability of `1 / (c * slots)`, and then reads `c` locations. So it reads `1 / slots` locations on
+//! The fingerprints of a run with `n` keys and `c` locations are numbers below `n * c * slots`. A missing key has one
+//! of them with a probability of `1 / (c * slots)`, and then reads `c` locations. So it reads `1 / slots` locations on
 //! average, however long the run and however large its set. A set without locations has no fingerprints.
 
 use crate::int::{low_u32, low_u64, saturating_u32};

@@ -38,7 +38,7 @@ pub struct Segment<K> {
     locations: Vec<u32>,
     shared_bounds: Vec<u32>,
     shared: Vec<u8>,
-    /// The unions of neighbouring blocks. The bounds are empty if the segment has no unions.
+    /// The unions of neighboring blocks. The bounds are empty if the segment has no unions.
     union_bounds: Vec<u32>,
     unions: Vec<u8>,
     /// The first bit of each block in `payload`, and the end of the last.
@@ -260,7 +260,7 @@ impl<K: Key> Segment<K> {
         Ok(())
     }
 
-    /// Sums the locations that absent keys at `probes` evenly spaced points of the segment read. The hash of a point
+    /// Sums the locations that missing keys at `probes` evenly spaced points of the segment read. The hash of a point
     /// replaces the hash of its key.
     pub(in crate::sieve) fn reads_of(&self, probes: u32) -> u64 {
         if self.gaps {

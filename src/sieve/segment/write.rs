@@ -264,7 +264,7 @@ pub(in crate::sieve) fn write<K: Key, P: Offset>(
     frame(if header.format == Format::V1 { SEGMENT } else { SEGMENT_2 }, &body)
 }
 
-/// Builds the union of each group of neighbouring blocks, if the segment has enough groups.
+/// Builds the union of each group of neighboring blocks, if the segment has enough groups.
 fn unions<P>(plan: &SegmentPlan<P>, sets: &Sets, num_blocks: usize) -> Option<(Vec<u64>, BitWriter)> {
     let num_unions = num_blocks.div_ceil(BLOCKS_PER_UNION);
     // With more locations than runs per union, the union would hardly be smaller than the blocks.

@@ -41,7 +41,8 @@ fn point<K: Key>(index: &Index<K>, key: &K) -> Vec<u32> {
     out
 }
 
-/// Checks that present keys are found, that both forms answer alike, and that intervals contain all matching locations.
+/// Checks that existing keys are found, that both forms answer alike, and that intervals contain all matching
+/// locations.
 fn check<K: Key>(pairs: &[(K, u32)], absent: &[K], options: Options) {
     let mut truth: BTreeMap<K, BTreeSet<u32>> = BTreeMap::new();
     pairs.iter().for_each(|(key, location)| {
@@ -66,7 +67,7 @@ fn check<K: Key>(pairs: &[(K, u32)], absent: &[K], options: Options) {
     let exact = segments.iter().all(|segment| flags(segment) & GAPS != 0);
     if exact {
         let reads = absent.iter().filter(|key| !truth.contains_key(*key)).map(|key| point(&stored, key).len());
-        assert_eq!(reads.sum::<usize>(), 0, "gaps exclude all absent keys");
+        assert_eq!(reads.sum::<usize>(), 0, "gaps exclude all missing keys");
     }
     let all: Vec<&K> = truth.keys().chain(absent).collect();
     for pair in all.windows(2).step_by(1 + all.len() / 100) {
@@ -102,7 +103,7 @@ proptest! {
         let coarsen =
             [Coarsen::Exact, Coarsen::Plain { keys: 5 }, Coarsen::Error { millionths: 9000 }, Coarsen::Slope { thousandths: 900 }][coarse];
         let options = Options { coarsen, max_weight: [700, 16_384][rows % 2], fingerprints: forced.then_some(true), fpp, ..V2 };
-        // Runs of neighbouring rows in one location, so that some runs have several keys.
+        // Runs of neighboring rows in one location, so that some runs have several keys.
         let run = 1 + random.below(9);
         let mut keys: Vec<u64> = (0..rows).map(|_| key(random, distribution)).collect();
         keys.sort_unstable();
@@ -127,7 +128,7 @@ proptest! {
     }
 }
 
-/// Returns the mean number of locations that absent keys inside the index read, over the answers of both forms.
+/// Returns the mean number of locations that missing keys inside the index read, over the answers of both forms.
 fn reads_of_absent<K: Key>(index: &Index<K>, absent: &[K]) -> f64 {
     let mut reads = 0;
     for key in absent {
@@ -150,7 +151,7 @@ fn layouts() -> Vec<(&'static str, Vec<(u64, u32)>)> {
     ]
 }
 
-/// Returns absent keys between the keys of a layout.
+/// Returns missing keys between the keys of a layout.
 fn absent_from(pairs: &[(u64, u32)], count: u32) -> Vec<u64> {
     let mut random = Random(19);
     let most = pairs.iter().map(|pair| pair.0).max().unwrap();
@@ -250,7 +251,7 @@ fn fingerprints_take_the_bits_of_the_model_and_gaps_less() {
     assert_eq!(flags, GAPS);
     assert!(bits < 2.0, "{bits}");
     assert!(index(&orders, 400, V2).1.len() <= 2);
-    // Sparse sorted keys, a thousand in each location: an absent key reads one location, like its neighbours.
+    // Sparse sorted keys, a thousand in each location: a missing key reads one location, like its neighbors.
     let sorted: Vec<(u64, u32)> = (0..40_000u32).map(|row| (u64::from(row) << 30, row / 1000)).collect();
     let (flags, bits) = size(&sorted, 400, V2);
     assert_eq!(flags, 0);

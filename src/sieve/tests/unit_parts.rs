@@ -28,7 +28,7 @@ fn timeline_has(timeline: &UnitTimeline<u64>, key: u64, unit: u32) -> bool {
     found.contains(&unit)
 }
 
-/// A table whose unit pages are in a file of their own.
+/// A table whose unit pages are in a separate file.
 fn large() -> World<u64> {
     let random = &mut Random(9);
     let mut world = World::<u64>::new(SMALL, random, 1);

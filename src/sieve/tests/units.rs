@@ -243,7 +243,7 @@ impl<K: TestKey> World<K> {
         units.filter(|(_, _, rows)| rows.iter().any(&matches)).map(|(id, at, _)| (id, at)).collect()
     }
 
-    /// Compares answers with brute force. With `exact`, present keys must read only their own units.
+    /// Compares answers with brute force. With `exact`, existing keys must read only their own units.
     pub(in crate::sieve) fn check(&self, random: &mut Random, exact: bool) {
         let timeline = &mut self.open();
         for _ in 0..40 {

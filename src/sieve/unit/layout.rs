@@ -16,7 +16,7 @@ pub const MAX_UNITS: u32 = 8192;
 /// The numbers of units are below this.
 pub(in crate::sieve) const UNITS_END: u32 = 1 << 31;
 
-/// A layout with at most this many row groups is stored once for several neighbouring slices.
+/// A layout with at most this many row groups is stored once for several neighboring slices.
 const REPEATED_ROW_GROUPS: usize = 64;
 
 /// How a slice is divided.
@@ -26,7 +26,7 @@ pub enum Cut {
     Whole,
     /// Each row group is a unit.
     RowGroups,
-    /// Each row group of more than [`UNCUT_ROWS`] rows is cut every so many rows.
+    /// Each row group of more than [`UNCUT_ROWS`] rows is cut at multiples of this number of rows.
     Rows(u32),
 }
 

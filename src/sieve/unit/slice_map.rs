@@ -10,7 +10,7 @@ use crate::varint::put_varint;
 /// Marks all units of a slice in an answer.
 pub const WHOLE_SLICE: u32 = u32::MAX;
 
-/// Neighbouring slices with consecutive IDs and the same number of units.
+/// Neighboring slices with consecutive IDs and the same number of units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SliceRun {
     /// The position of the first slice.

@@ -110,10 +110,10 @@ impl<K: Key> UnitTimeline<K> {
                 let end = end
                     .map_or(delta.changes.len(), |least| delta.changes.partition_point(|change| change.key < *least));
                 if any(delta.changes.get(start..end).unwrap_or_default()) {
-                    for neighbour in [at.checked_sub(1), Some(at)].into_iter().flatten() {
-                        let small = segments.get(neighbour).is_some_and(|entry| entry.lookup.len < SMALL_SEGMENT);
+                    for neighbor in [at.checked_sub(1), Some(at)].into_iter().flatten() {
+                        let small = segments.get(neighbor).is_some_and(|entry| entry.lookup.len < SMALL_SEGMENT);
                         if small {
-                            touched[neighbour] = true;
+                            touched[neighbor] = true;
                         }
                     }
                 }

@@ -19,7 +19,8 @@ pub(in crate::sieve) struct Numbered<T> {
     pub(in crate::sieve) numbers: Vec<u32>,
 }
 
-/// The versions of an index. A location has the same number in the whole timeline, in order of first appearance.
+/// The versions of an index. A location keeps its number in the whole timeline. Locations are numbered in order of
+/// first appearance.
 #[derive(Debug, Clone)]
 pub struct Timeline<K> {
     axis: AxisType,

@@ -1,4 +1,4 @@
-"""Bindings in format 2: every slice that was read has an id of its own, and damaged bindings are never trusted."""
+"""Bindings in format 2: every slice that was read has its own id, and damaged bindings are never trusted."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_compactions_stay_exact_through_random_histories(tmp_path: Path) -> None
     assert kept_files > 3
 
 
-def test_stored_keys_spare_reading_the_table(tmp_path: Path) -> None:
+def test_compactions_with_stored_keys_do_not_read_the_table(tmp_path: Path) -> None:
     lake = ModelLake(SCHEMA)
     index = TableIndex(tmp_path / "index")
     build(index, lake, clustered(lake, 8), keep_keys=True)

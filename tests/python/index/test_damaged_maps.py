@@ -151,7 +151,7 @@ def test_versions_with_a_malformed_map_are_refused(tmp_path: Path) -> None:
 
 
 def test_verify_finds_blocks_that_no_plan_has_read(tmp_path: Path) -> None:
-    # The blocks of many files with many pages are in a file of their own.
+    # The blocks of many files with many pages are in a separate file.
     index, lake = make(tmp_path / "t", 1)
     numbers = [number * 2654435761 % 2**31 for number in range(12_000)]
     columns = {"id": numbers, "text": [f"{number:x}" for number in numbers]}

@@ -1,4 +1,4 @@
-"""Unit pages in a file of their own: damage keeps the slices of the page, is reported, and never loses a slice."""
+"""Unit pages in a separate file: damage keeps the slices of the page, is reported, and never loses a slice."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_a_compacted_map_has_the_bytes_of_a_new_one(tmp_path: Path, footers: Rea
     assert len(map_of(table).files) == 2
     footers.clear()
     report = table.compact_index()
-    assert "the map of pages is as after a new build" in report.notes
+    assert "the map of pages was stored again, as by a new build" in report.notes
     assert report.pages_bytes == sum(part.size for part in map_of(table).parts())
     assert "5.parquet" not in footers
     assert all(mapped(table).values())

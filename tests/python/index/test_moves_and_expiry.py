@@ -149,7 +149,7 @@ def test_a_move_that_goes_on_during_an_expiry(copies: Iterator[Path]) -> None:
     assert at > 10
 
 
-def test_the_next_expiry_removes_what_a_killed_move_put_back(copies: Iterator[Path]) -> None:
+def test_the_next_expiry_removes_versions_that_a_killed_move_restored(copies: Iterator[Path]) -> None:
     index = next(copies)
     Log(LocalStore(index)).finish_move()
     late = index / name_of(OLDEST, LOG)

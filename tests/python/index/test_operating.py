@@ -17,7 +17,7 @@ import parsieve as ps
 from parsieve import FormatError
 from parsieve.errors import IndexNotFoundError
 
-# Each of these rows is in a file of its own.
+# Each of these rows is in a separate file.
 MATCHES = 3
 QUESTION = "customer = 42"
 

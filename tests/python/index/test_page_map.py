@@ -242,7 +242,7 @@ def test_many_slices_are_stored_in_several_parts(tmp_path: Path, monkeypatch: py
 def test_merged_parts_have_the_same_maps_without_dead_slices(tmp_path: Path) -> None:
     lake, store = write(tmp_path / "table", MAX_PARTS + 2), LocalStore(tmp_path / "index")
     slices = slices_of(lake)
-    # Each part has an id of its own, and one id between two parts belongs to no slice.
+    # Each part has its own id, and one id between two parts belongs to no slice.
     parts = [build_maps(store, lake, [piece], first_id=2 * number).parts[0] for number, piece in enumerate(slices)]
     live = {2 * number for number in range(len(slices))} - {4}
     assert merge_maps(store, parts[:MAX_PARTS], live) == tuple(parts[:MAX_PARTS])

@@ -363,7 +363,7 @@ def test_reports_print_as_short_texts() -> None:
         "a, c: Sieve index",
         "b: Bloom index",
         "1 file, 1 row in 0.3 s; 999 bytes on disk, 42 bytes read by lookups",
-        "left out 7 files, which every plan reads until an update:",
+        "left out 7 files, which every plan reads until the next update:",
     ]
     assert text.endswith("\n  and 2 more")
     assert str(ExpireReport(1, 1, 2500)) == "removed 1 version and 1 file, 2 kB"
@@ -413,7 +413,7 @@ def test_reports_distinguish_files_that_no_update_will_index(folder: Path) -> No
                 (f"{folder}/other type.parquet", False)
             ]
             _, heading, line = str(report).splitlines()
-            assert heading == "left out 1 file, which every plan reads, also after an update:"
+            assert heading == "left out 1 file, which every plan reads, even after an update:"
             assert line.startswith(f"  {folder}/other type.parquet: column k: a file holds string values, which cannot")
             assert line.count(str(folder)) == 1
 
@@ -425,14 +425,14 @@ def test_files_without_any_time_of_change_are_never_indexed(tmp_path: Path) -> N
     report = ps.open_table((files, "/never-indexed"), index_location=tmp_path / "index").build_index("k", kind="sieve")
     [left_out] = report.left_out
     assert not left_out.until_update
-    assert "which every plan reads, also after an update:" in str(report)
+    assert "which every plan reads, even after an update:" in str(report)
 
 
 def test_a_report_lists_both_kinds_of_left_out_files() -> None:
     left_out = (LeftOut("a", "it is too young"), LeftOut("b", "its type does not fit", until_update=False))
     assert str(BuildReport({"k": "sieve"}, 1, 1, 1, 1, 0.1, left_out)).splitlines()[1:] == [
-        "left out 1 file, which every plan reads until an update:",
+        "left out 1 file, which every plan reads until the next update:",
         "  a: it is too young",
-        "left out 1 file, which every plan reads, also after an update:",
+        "left out 1 file, which every plan reads, even after an update:",
         "  b: its type does not fit",
     ]

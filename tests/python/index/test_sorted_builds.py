@@ -12,7 +12,7 @@ import pytest
 from support.models.model_lake import ModelLake, place
 
 from parsieve import _core
-from parsieve.index.scan.runs import Built, Gathered, gather, merge
+from parsieve.index.scan.runs import BuiltColumn, Gathered, gather, merge
 from parsieve.index.scan.spill import Room, Runs, Unsorted
 from parsieve.lake.base import Location
 
@@ -64,7 +64,7 @@ def built(lake: ModelLake, folder: Path, *, memory: int, threads: int, together:
         return index.root, content(index)
 
 
-def content(index: Built) -> bytes:
+def content(index: BuiltColumn) -> bytes:
     return index.file if isinstance(index.file, bytes) else b"".join(path.read_bytes() for path in index.file)
 
 
@@ -84,7 +84,7 @@ def blocks_of(kind: str, numbers: range) -> tuple[_core.SieveAxis, list[tuple[pa
 
 
 @pytest.mark.parametrize("kind", ["hexadecimal", "mostly odd", "integer", "few"])
-def test_unsorted_rows_beside_runs_become_runs(tmp_path: Path, kind: str) -> None:
+def test_unsorted_rows_become_runs_if_others_are_runs(tmp_path: Path, kind: str) -> None:
     axis, columns = blocks_of(kind, range(8))
     results = []
     for num_runs in (0, 3, 8):

@@ -24,7 +24,7 @@ from parsieve.index.sieve import query
 from parsieve.index.sieve.delta import Difference
 from parsieve.lake import open_lake
 from parsieve.lake.base import ColumnPath, Location, Slice, Snapshot
-from parsieve.lake.slices import MadeSlices
+from parsieve.lake.slices import SliceObjects
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string()), ("n", pa.struct([("x", pa.float64())]))])
 
@@ -207,7 +207,7 @@ def test_versions_are_found_by_snapshot_and_by_instant(tmp_path: Path) -> None:
         assert view is not None
         assert view.table.id == number
         assert view.version == index.at(number).version  # type: ignore[union-attr]
-    assert index.at(Snapshot(None, 55, SCHEMA, MadeSlices(()))).table.id == 5  # type: ignore[union-attr]
+    assert index.at(Snapshot(None, 55, SCHEMA, SliceObjects(()))).table.id == 5  # type: ignore[union-attr]
     reopened = TableIndex.open(tmp_path / "index")
     assert reopened is not None
     assert kept_groups(reopened, "k", point(1059), lake.snapshot(61)) == {"a"}

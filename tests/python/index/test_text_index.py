@@ -309,7 +309,7 @@ def test_a_question_about_text_reads_no_footers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["*.shelf", "*.rows"])
-def test_a_damaged_text_index_keeps_every_file_and_says_so(tmp_path: Path, suffix: str) -> None:
+def test_a_damaged_text_index_keeps_every_file_and_is_reported(tmp_path: Path, suffix: str) -> None:
     table = make_table(tmp_path / "t")
     table.build_index("s", kind="text")
     [stored] = index_folder(table).rglob(suffix)

@@ -146,7 +146,7 @@ def test_a_file_with_deleted_rows_is_one_unit(tmp_path: Path) -> None:
     assert table.plan("has_token(s, '7')").to_arrow()["n"].to_pylist() == []
 
 
-def test_damage_keeps_every_row_and_says_so(tmp_path: Path) -> None:
+def test_damage_keeps_every_row_and_is_reported(tmp_path: Path) -> None:
     table = make_table(tmp_path / "t", kind="text", unit="row_group")
     for suffix in ("*.shelf", "*.rows"):
         [stored] = Path(str(table.opened.index.store)).rglob(suffix)

@@ -169,7 +169,7 @@ def test_write_dataset(ours: Any, tmp_path: Path) -> None:
 def test_scans_from_a_thread_without_python_functions(
     folder: Path, planned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DataFusion starts scans in threads of its own, where the scan is the outermost Python function."""
+    """DataFusion starts scans in separate threads, where the scan is the outermost Python function."""
     table = ps.open_table(folder)
     dataset: Any = table.plan().to_dataset() if planned else table.dataset()
     failed: list[Any] = []

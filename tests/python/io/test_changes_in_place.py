@@ -192,7 +192,7 @@ def test_a_file_without_wiping_that_fails_its_check_is_restored(path: Path) -> N
     assert not in_place.has_journal(path)
 
 
-def test_an_error_names_what_to_do_if_the_file_cannot_be_restored(path: Path) -> None:
+def test_the_error_names_a_remedy_if_the_file_cannot_be_restored(path: Path) -> None:
     def damage(path: Path) -> None:
         path.write_bytes(b"in the middle of another file")
         raise KeyboardInterrupt

@@ -53,7 +53,7 @@ def add(path: Path, in_place: bool, failing: FailingOs) -> BaseException | None:
     """Add filters with a failing `os`, and return the error."""
     with pytest.MonkeyPatch.context() as patched:
         patch_os(patched, failing)
-        # The copy runs in threads of its own, where the failure would hit them instead of the caller.
+        # The copy runs in separate threads, where the failure would hit them instead of the caller.
         patched.setattr(replace, "_share_blocks", share_blocks)
         try:
             ps.add_filters(path, columns="id", in_place=in_place)

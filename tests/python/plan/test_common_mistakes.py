@@ -141,7 +141,7 @@ def test_sql_statements_are_rejected_as_predicates(folder: Path, where: str) -> 
 
 @pytest.mark.filterwarnings("ignore::parsieve.ParsieveWarning")
 @pytest.mark.parametrize("where", ["id > abs(-7)", "id > CURRENT_DATE - 7"])
-def test_plans_ask_for_values_instead_of_functions(folder: Path, where: str) -> None:
+def test_explain_says_to_write_values_instead_of_functions(folder: Path, where: str) -> None:
     plan = ps.open_table(folder).plan(where)
     assert len(plan.files) == 3
     assert "write the value itself" in plan.explain()

@@ -144,7 +144,7 @@ def test_plans_of_a_changing_hudi_table_are_correct(tmp_path: Path, seed: int, i
             check_no_more_is_kept(table, full.select(HUDI.names), random_, as_of=instant)
 
 
-def test_updates_compact_the_index_if_it_pays_or_if_asked(tmp_path: Path) -> None:
+def test_updates_compact_the_index_if_it_pays_or_on_request(tmp_path: Path) -> None:
     hudi_table = HudiTable(tmp_path / "hudi", HUDI)
     table = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"], "real": [0.5] * 3}, schema=HUDI)
     hudi_table.commit({"g0": table, "g1": table})

@@ -14,7 +14,7 @@ import pytest
 import parsieve as ps
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
 from parsieve.lake.rows.file_rows import selected
-from parsieve.lake.slices import MadeSlices
+from parsieve.lake.slices import SliceObjects
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
@@ -45,7 +45,7 @@ class Logged(Lake):
             path = f"{self.uri}/{name}"
             token, rows = f"{name}+{count}", list(self.rows[name])
             slices.append(Slice("", name, token, path, self.file_size, None, count == 0, {}, rows))
-        return Snapshot(sum(self.logs.values()), sum(self.logs.values()), SCHEMA, MadeSlices(slices))
+        return Snapshot(sum(self.logs.values()), sum(self.logs.values()), SCHEMA, SliceObjects(slices))
 
     def read_keys(self, data_slice: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
         yield from _Merged(data_slice.native).batches(SCHEMA)

@@ -166,7 +166,7 @@ def test_two_elements_may_answer_two_conditions(tmp_path: Path) -> None:
             assert table.plan(where).to_arrow().num_rows == 1, (kind, where)
 
 
-def test_keys_and_values_of_one_type_are_told_apart(tmp_path: Path) -> None:
+def test_keys_and_values_of_one_type_are_distinguished(tmp_path: Path) -> None:
     entries = pa.array([[("a", "x")], [("b", "y")]], pa.map_(pa.string(), pa.string()))
     pq.write_table(pa.table({"m": entries}), tmp_path / "f.parquet")
     table = ps.open_table(str(tmp_path))

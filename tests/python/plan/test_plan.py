@@ -223,13 +223,15 @@ def test_min_max_statistics_select_among_ten_thousand_slices() -> None:
     """Min/max evidence is evaluated in Arrow, without a Python call for each slice."""
     from parsieve.plan.evidence.candidates import Candidates
     from parsieve.plan.evidence.minmax import ColumnBounds, MinMax
-    from parsieve.plan.evidence.questions import ask
+    from parsieve.plan.evidence.questions import question_tree
     from parsieve.predicate import parse
 
     size = 10_000
     lower = pa.array(range(0, size * 10, 10), pa.int64())
     zero = pa.repeat(pa.scalar(0, pa.int64()), size)
     bounds = ColumnBounds(lower, pc.add(lower, 9), zero, pa.repeat(pa.scalar(10, pa.int64()), size))
-    candidates = Candidates.all(ask(parse("id = 5005 OR id BETWEEN 7 AND 12", pa.schema({"id": pa.int64()}))), size)
+    candidates = Candidates.all(
+        question_tree(parse("id = 5005 OR id BETWEEN 7 AND 12", pa.schema({"id": pa.int64()}))), size
+    )
     candidates.apply(MinMax("min/max", lambda _: bounds))
     assert pc.indices_nonzero(candidates.kept).to_pylist() == [0, 1, 500]

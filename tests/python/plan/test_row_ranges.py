@@ -29,7 +29,7 @@ NUM_FILES = 6
 
 @dataclass
 class HandMadeIndex(Evidence):
-    """An index with units chosen by a test. Each question has an index of its own, with its own units."""
+    """An index with units chosen by a test. Each question has a separate index, with its own units."""
 
     name: str = "index"
     # For each question and slice: the layout of its units, or None if the slice is not covered.

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve.plan.evidence.questions import ask
+from parsieve.plan.evidence.questions import question_tree
 from parsieve.predicate import And, Compare, In, Not, Or, normalize, parse, unknowns, walk
 
 C, F = pl.col("x"), pc.field("x")
@@ -84,7 +84,7 @@ def test_no_predicate_crashes(kind: pa.DataType) -> None:
             if isinstance(error, UnicodeError | pa.ArrowException) or len(str(error)) >= 500:
                 raise
             continue
-        str(ask(form)), str(ask(Not(form), types_are_certain=False))
+        str(question_tree(form)), str(question_tree(Not(form), types_are_certain=False))
         assert all(len(part.text) <= 200 for part in unknowns(form))
 
 

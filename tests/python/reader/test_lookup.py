@@ -216,7 +216,7 @@ def test_many_keys(tmp_path: Path, indexed: bool) -> None:
     assert result.table["twice"].to_pylist() == sorted(n // 2 for n in ids)
 
 
-def test_more_keys_than_the_sample_that_plans_ask_for(tmp_path: Path) -> None:
+def test_more_keys_than_the_sample_that_plans_look_up(tmp_path: Path) -> None:
     for part in range(3):
         pq.write_table(pa.table({"id": range(part * 1000, part * 1000 + 1000)}), tmp_path / f"{part}.parquet")
     table = ps.open_table(tmp_path)

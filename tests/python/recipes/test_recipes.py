@@ -63,7 +63,7 @@ def test_the_job_reports_files_that_are_left_out(orders: Path) -> None:
     assert (result.returncode, "other.parquet" in result.stderr) == (1, True), result.stderr
 
 
-def test_the_job_fails_with_a_code_of_its_own(tmp_path: Path, orders: Path) -> None:
+def test_the_job_fails_with_a_separate_exit_code(tmp_path: Path, orders: Path) -> None:
     for arguments in ([str(tmp_path / "nothing"), "order_id"], [str(orders), "nothing"]):
         failed = run_update(*arguments)
         assert failed.returncode == 2

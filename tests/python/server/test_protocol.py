@@ -138,7 +138,7 @@ def test_names_are_case_sensitive_unless_the_client_says_otherwise(uri: str) -> 
     assert len(_plan(uri, filter=filter, **{"case-sensitive": False}).json()["file-scan-tasks"]) == 1
 
 
-def test_what_the_server_cannot_do_is_unsupported(uri: str) -> None:
+def test_requests_that_the_server_cannot_answer_are_unsupported(uri: str) -> None:
     _is_error(_plan(uri, **{"start-snapshot-id": 1, "end-snapshot-id": 2}), 406, "UnsupportedOperationException")
     _is_error(_plan(uri, select=["_row_id"]), 406, "UnsupportedOperationException")
     for method, path in (("POST", "/v1/namespaces"), ("DELETE", _TABLE), ("POST", _TABLE), ("GET", "/v2/x")):

@@ -210,7 +210,7 @@ def said_after_a_kill(
             time.sleep(0.05)
         dead = max((mark for mark in marks_in(marks) if mark.worker == "worker-0"), key=lambda mark: mark.time)
         kill(workers[0])
-        # Spark's Python processes have a process group of their own, and may outlive the worker for a moment.
+        # Spark's Python processes have a separate process group, and may outlive the worker for a moment.
         with suppress(ProcessLookupError):
             os.kill(dead.process, signal.SIGKILL)
         (tmp_path / "hold").unlink()

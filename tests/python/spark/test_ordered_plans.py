@@ -153,7 +153,9 @@ def test_a_negated_list_with_a_null_is_not_exact(spark: Any, folder: Path, value
         spark.conf.unset("spark.sql.optimizer.excludedRules")
 
 
-def test_spark_sorts_what_parsieve_cannot(spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_spark_sorts_rows_that_parsieve_cannot_sort(
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """The rows are those of Spark, and every reason is logged."""
     for name in ("case", "nested", "parts"):
         (tmp_path / name).mkdir()

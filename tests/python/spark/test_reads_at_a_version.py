@@ -12,7 +12,7 @@ from support.spark_tables import SparkTable, ids, ids_and_files, needs, settled
 import parsieve as ps
 import parsieve.spark as pss
 from parsieve.lake.hudi.properties import retry_after_rewrite
-from parsieve.lake.slices import MadeSlices
+from parsieve.lake.slices import SliceObjects
 from parsieve.lake.storage.listing import TICK_NS
 from parsieve.lake.storage.storage import Storage
 from parsieve.predicate.bind import bind
@@ -180,7 +180,7 @@ def test_hudi_reads_lose_no_row_when_logs_arrive(spark: Any, tmp_path: Path) -> 
     changed = table.plan("id = 5")
     first_slice, *others = changed.record.snapshot.slices
     moved = dataclasses.replace(first_slice, group="another")
-    planned = dataclasses.replace(changed.record.snapshot, slices=MadeSlices((moved, *others)))
+    planned = dataclasses.replace(changed.record.snapshot, slices=SliceObjects((moved, *others)))
     changed.record = dataclasses.replace(changed.record, snapshot=planned)
     with pytest.raises(ps.ConflictError, match="another version"):
         changed.to_spark(spark)

@@ -35,7 +35,7 @@ def all_rows(table: ps.Table) -> pa.Table:
 
 
 def ask_duckdb(table: ps.Table) -> Ask:
-    """Ask DuckDB, with a table of its own as the oracle."""
+    """Query DuckDB, with a table in DuckDB as the oracle."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     names = ", ".join(frame_queries.SCHEMA.names)

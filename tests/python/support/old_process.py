@@ -1,4 +1,4 @@
-"""Run version 0.1 of parsieve in a process of its own."""
+"""Run version 0.1 of parsieve in a separate process."""
 
 from __future__ import annotations
 

@@ -101,5 +101,5 @@ def build_columns(
 
 
 def _named(version: Commit | None, snapshot: Snapshot) -> Commit | None:
-    """Return a version with the current names of its columns, so that a new column takes no renamed one's place."""
+    """Return a version with the current names of its columns, so that a new column cannot replace a renamed one."""
     return None if version is None else version.named(snapshot.schema)

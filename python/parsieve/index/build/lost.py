@@ -19,14 +19,14 @@ from parsieve.predicate.expressions.expression import index_name, is_expression
 def find_column(schema: pa.Schema, state: ColumnState | BloomState) -> tuple[ColumnPath, pa.Field] | None:
     """Return the current path and field of an indexed column.
 
-    Return None if the column was dropped, or if this kind of index cannot have its current type.
+    Return None if the column was dropped, or if this kind of index does not support its current type.
     """
     column = find_indexed(schema, state)
     return column if column is not None and _can_have(state, column[1].type) else None
 
 
 def why_lost(schema: pa.Schema, state: ColumnState | BloomState) -> str | None:
-    """Return why an index no longer has a column, as the start of a message; None if it still has one."""
+    """Return why an index has lost its column, as the start of a message; None if the column still exists."""
     if find_column(schema, state) is not None:
         return None
     if is_expression(state.path):
@@ -35,7 +35,7 @@ def why_lost(schema: pa.Schema, state: ColumnState | BloomState) -> str | None:
 
 
 def why_dropped(schema: pa.Schema, state: ColumnState | BloomState) -> str | None:
-    """Return the message that an update drops an index; None if the index still has a column."""
+    """Return the message that an update drops an index; None if the column of the index still exists."""
     reason = why_lost(schema, state)
     kind = state.kind if isinstance(state, TextState) else "Bloom" if isinstance(state, BloomState) else "Sieve"
     return None if reason is None else f"{reason}, so its {kind} index was dropped"
@@ -52,7 +52,7 @@ def new_type(schema: pa.Schema, state: ColumnState | BloomState) -> str | None:
 
 
 def _deepest(schema: pa.Schema, path: ColumnPath) -> tuple[ColumnPath, pa.Field] | None:
-    """Return the field with a new type: the one at a path, or the one in which the rest of the path is not."""
+    """Return the field with a new type: the field at a path, or the parent that no longer has the rest of the path."""
     fields = fields_at(schema, path)
     if not fields or field_id_of(fields[-1]) is not None:
         # Another column has the name now.

@@ -42,9 +42,10 @@ class Target:
         return self.slices_at(self.tokens.keys())
 
     def find_column(self, state: ColumnState | BloomState) -> tuple[ColumnPath, pa.Field] | None:
-        """Return the current path and field of an indexed column, or None if the index must be dropped.
+        """Return the current path and field of an indexed column.
 
-        This is so if the table no longer has the column, or if the index cannot have its current type.
+        Return None if the index must be dropped: the table no longer has the column, or this kind of index does not
+        support the column's current type.
         """
         return find_column(self.snapshot.schema, state)
 

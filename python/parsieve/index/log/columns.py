@@ -106,8 +106,8 @@ def current_field(
 ) -> tuple[ColumnPath, pa.Field]:
     """Return the current path and field of an indexed column, or of an expression of columns with some ids.
 
-    Raises `ColumnNotFoundError` if the column was dropped, even if another column has its name now, and
-    `UnsupportedError` if it is nested now. A table may get field ids after it was indexed.
+    Raises `ColumnNotFoundError` if the column was dropped, even if another column now has its name. Raises
+    `UnsupportedError` if the column is now nested. A table may get field ids after it was indexed.
     """
     expression = current_expression(schema, path, field_id, column_ids)
     if expression is not None:
@@ -124,7 +124,7 @@ def current_field(
 def find_field(
     schema: pa.Schema, path: ColumnPath, field_id: int | None, column_ids: Sequence[int] = ()
 ) -> tuple[ColumnPath, pa.Field] | None:
-    """Return what `current_field` returns, or None if the column was dropped or is nested now."""
+    """Return what `current_field` returns, or None if the column was dropped or is now nested."""
     try:
         return current_field(schema, path, field_id, column_ids)
     except (ColumnNotFoundError, UnsupportedError):
@@ -132,14 +132,14 @@ def find_field(
 
 
 def field_with_id(schema: pa.Schema, field_id: int) -> tuple[ColumnPath, pa.Field] | None:
-    """Return the path and the field that has a field id. The field is no struct, but may be a list or a map."""
+    """Return the path and the field that has a field id. The field is not a struct, but may be a list or a map."""
     return next(((path, field) for path, field in _leaves((), schema) if field_id_of(field) == field_id), None)
 
 
 def current_expression(
     schema: pa.Schema, path: ColumnPath, field_id: int | None, column_ids: Sequence[int] = ()
 ) -> Expression | None:
-    """Return the expression of an index. Return None if the index has no expression, or not of columns of the schema.
+    """Return the expression of an index. Return None if it has none, or if the schema lacks a column of the expression.
 
     `column_ids` are the field ids that the columns had, if they had any.
     """
@@ -152,7 +152,7 @@ def current_expression(
 def _renamed_expression(
     schema: pa.Schema, path: ColumnPath, field_id: int | None, column_ids: Sequence[int]
 ) -> Expression | None:
-    """Return the expression of an index whose columns have other names now, or have ids now."""
+    """Return the expression of an index whose columns were renamed, or got field ids."""
     call = parse_call(path[0]) if tuple(path[1:]) == (ELEMENT,) else None
     if call is None:
         return None
@@ -181,7 +181,7 @@ def column_ids_of(schema: pa.Schema, path: ColumnPath) -> tuple[int, ...]:
 
 
 def differ_in_width(left: pa.DataType, right: pa.DataType) -> bool:
-    """Return whether one of two types of the same kind may lack values of the other, such as int32 and int64."""
+    """Return whether two types of the same kind differ in width, so that one may lack values of the other."""
     sized = (pt.is_integer, pt.is_floating, pt.is_decimal, pt.is_fixed_size_binary)
     return left != right and any(is_sized(data_type) for is_sized in sized for data_type in (left, right))
 

@@ -20,7 +20,7 @@ from parsieve.lake.base import ColumnPath, Snapshot
 # A version with a column in format 2, a text index or a map of pages is a document of version 2, which parsieve 0.1
 # refuses to read and to change.
 FORMAT = 2
-# Trigrams of the code points as stored, with the hash of a string of their own.
+# Trigrams of the code points as stored, each hashed like a separate string.
 TEXT_FORM = 1
 # How many earlier versions a commit lists with their table snapshots. The oldest of these lists older ones.
 HISTORY = 100
@@ -471,13 +471,13 @@ def with_base(column: ColumnState, base: Base, chain: tuple[Part, ...] | None = 
 
 
 def find_indexed(schema: pa.Schema, state: ColumnState | BloomState) -> tuple[ColumnPath, pa.Field] | None:
-    """Return the path and the field that an indexed column has in a schema; None if it was dropped or is nested now."""
+    """Return the path and the field of an indexed column in a schema; None if it was dropped or is now nested."""
     ids = state.column_ids if isinstance(state, ColumnState) else ()
     return find_field(schema, state.path, state.field_id, ids)
 
 
 def named(state: StateT, schema: pa.Schema) -> StateT:
-    """Return the index of a column with the name and the field ids that the column has in a schema, if it has it."""
+    """Return the index of a column, with the column's name and field ids in a schema if the schema has the column."""
     column = find_indexed(schema, state)
     if column is None:
         return state

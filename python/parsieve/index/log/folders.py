@@ -89,7 +89,7 @@ class Scan(NamedTuple):
     # All versions of the index, oldest first.
     versions: Versions
     moved: Versions
-    # What is in `commits/` although the guard is there.
+    # The versions that are in `commits/` in spite of the guard.
     left: Versions
 
 
@@ -244,7 +244,7 @@ class Folders:
             return
         store.put(GUARD, _COMPLETE)
         if version is not None and scan.moved:
-            # Late writers of 0.1 find it, and withdraw what they put below it.
+            # Late writers of 0.1 find it, and withdraw the versions that they put below it.
             try:
                 store.put(name_of(version), store.get(name_of(version, LOG)))
             except FileNotFoundError:

@@ -102,7 +102,7 @@ class Log:
         return self._folders.delete(versions)
 
     def finish_move(self) -> None:
-        """Finish what a killed writer began: to move the versions to the folder where 0.1 does not see them."""
+        """Finish a move that a killed writer began: move the versions to the folder that 0.1 does not read."""
         scan = self._folders.scan()
         if scan.left or scan.is_moving:
             self._folders.move()

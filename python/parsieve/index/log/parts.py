@@ -16,7 +16,7 @@ from parsieve.io.store.base import Store
 PAGES = "pages"
 # The folder of lists of files that are about to be deleted.
 NOTICES = "garbage"
-# Ids of slices are numbers of 32 bits, and the last one has a meaning of its own.
+# Ids of slices are numbers of 32 bits, and the last one has a special meaning.
 MAX_IDS = 2**32 - 1
 # The types of the values in a row of `MapPart`.
 ROW_TYPES = (int, int, str, int, str, str, int)
@@ -69,7 +69,7 @@ class BrokenPartError(FormatError):
 
 @contextlib.contextmanager
 def naming_remedy() -> Iterator[None]:
-    """Turn the error for a part that is missing or damaged into a public one that says what to do."""
+    """Convert the error for a missing or damaged part to a public error that names the remedy."""
     try:
         yield
     except BrokenPartError as error:

@@ -51,7 +51,7 @@ def expire(log: Log, older_than: OlderThan = OLDER_THAN, garbage_age: dt.timedel
 def drop(log: Log, columns: Sequence[str | Sequence[str]] | None = None, schema: pa.Schema | None = None) -> DropReport:
     """Drop some columns, or all columns with all earlier versions, and remove the files that are no longer needed.
 
-    The columns have their names in a schema; None stands for the names in the index.
+    `columns` are names in `schema`. Without a schema, they are the names in the index.
     """
     newest, dropped = _commit_without(log, columns, schema)
     earlier = [version for version, _ in log.stored() if newest is not None and version < newest.version]

@@ -122,7 +122,7 @@ class Versions:
     def drop(self, columns: Sequence[str | Sequence[str]] | None = None, schema: pa.Schema | None = None) -> DropReport:
         """Drop some columns, or all of them, and remove the files that are no longer needed.
 
-        The columns have their names in a schema; None stands for the names in the index.
+        `columns` are names in `schema`. Without a schema, they are the names in the index.
         """
         from parsieve.index.log import retention
 

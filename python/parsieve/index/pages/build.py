@@ -218,7 +218,7 @@ def _read(reader: RangeReader) -> FileMap:
 def _without_metadata(arrow_schema: str) -> bytes:
     """Return the Arrow schema of a file without the table's metadata.
 
-    pandas stores the number of rows there, so that each file would have a schema of its own.
+    pandas stores the number of rows there, so that each file would have a different schema.
     """
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(arrow_schema)))

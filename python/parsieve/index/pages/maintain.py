@@ -1,6 +1,6 @@
 """Keep the map of pages of an index in step with its table.
 
-Each change of the map is a version of its own, after the version with the changes of the columns.
+Each change of the map is a separate version, after the version with the changes of the columns.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_GONE = 0.25
 
 
 @dataclass(slots=True)
-class Mapped:
+class MappedVersion:
     """A version of an index whose map is in step with a snapshot, and why files that were read have no map."""
 
     # None if there is no index.
@@ -41,7 +41,7 @@ class Mapped:
     left_out: dict[Location, Exception] = field(default_factory=dict)
 
 
-def ensure(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any], pages: bool | None) -> Mapped:
+def ensure(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any], pages: bool | None) -> MappedVersion:
     """Build the map of pages of an index (True) or drop it (False).
 
     None brings the existing map to the snapshot. If there is none, it builds one if the files of the table are in an
@@ -49,14 +49,14 @@ def ensure(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any], pa
     an index with a map.
     """
     if pages is False:
-        return Mapped(drop(log))
+        return MappedVersion(drop(log))
     newest = log.newest()
     if pages or (newest is not None and newest.pages is None and newest.format == FORMAT and wants_map(lake, None)):
         return build(log, lake, snapshot, executor)
     return update(log, lake, snapshot, executor)
 
 
-def build(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any]) -> Mapped:
+def build(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any]) -> MappedVersion:
     """Read the footers of all files of a snapshot, and commit a new map of their pages."""
     target = Target.of(snapshot)
     report = executor.map_pages(lake, target.slices)
@@ -72,12 +72,12 @@ def build(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any]) -> 
                 f"{log.store} holds no index to which a map of pages could be added; build one first"
             )
         if transaction.is_retry and _is_ahead(newest.pages, target):
-            return Mapped(newest)
+            return MappedVersion(newest)
         if version := transaction.commit(newest.table, pages=state):
-            return Mapped(version, report.left_out)
+            return MappedVersion(version, report.left_out)
 
 
-def update(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any]) -> Mapped:
+def update(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any]) -> MappedVersion:
     """Read the footers of new and changed files, and commit their maps. Without an index or a map, do nothing."""
     target = Target.of(snapshot)
     transaction = Transaction(log, "update pages")
@@ -87,7 +87,7 @@ def update(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any]) ->
     while True:
         newest = transaction.begin()
         if newest is None or newest.pages is None or (transaction.is_retry and _is_ahead(newest.pages, target)):
-            return Mapped(newest)
+            return MappedVersion(newest)
         state = newest.pages
         try:
             bound = bindings.read(log.store, state.bindings)
@@ -121,7 +121,7 @@ def update(log: Log, lake: Lake, snapshot: Snapshot, executor: Executor[Any]) ->
             version = transaction.commit(newest.table, pages=after_state)
         if version is not None:
             _remove(log.store, written.difference(version.parts()))
-            return Mapped(version, report.left_out)
+            return MappedVersion(version, report.left_out)
 
 
 def compact(log: Log, *, purge: bool = False) -> Commit | None:

@@ -205,7 +205,7 @@ def _scan(
 
 
 @dataclass
-class Built:
+class BuiltColumn:
     """A column that was built: its root, and its segment file as bytes or as local files to concatenate."""
 
     root: bytes
@@ -240,7 +240,7 @@ def merge(
     options: _core.SieveOptions | None = None,
     kept: KeptSegments | None = None,
     threads: int = 1,
-) -> Built:
+) -> BuiltColumn:
     """Build a root and a segment file from the rows of a column. Frees the rows.
 
     `slices` are units in format 2, and locations in format 1.
@@ -272,7 +272,7 @@ def merge(
     sections.add(last)
     runs.close()
     size = sections.size()
-    return Built(root, sections.finish(), size, pages)
+    return BuiltColumn(root, sections.finish(), size, pages)
 
 
 def _feed(build: _core.SieveBuild, runs: Runs, sections: Sections) -> None:

@@ -67,7 +67,7 @@ class Room:
 
 
 class Unsorted:
-    """Rows that wait to be sorted: in a share of memory of their own, and beyond it in the memory of a room, if any."""
+    """Rows that wait to be sorted: in their own share of memory, and beyond it in the memory of a room, if any."""
 
     def __init__(self, pairs: _core.SievePairs, share: int, room: Room | None) -> None:
         self.pairs = pairs

@@ -1,4 +1,4 @@
-"""The units of slices: the parts of a file that an index tells apart. Each row of a scan gets the number of its unit.
+"""The units of slices: the parts of a file that an index can skip. Each row of a scan gets the number of its unit.
 
 A unit is a range of rows of the file as stored, inside one row group. A slice that is not exactly the rows of one
 Parquet file has a single unit of unknown range.

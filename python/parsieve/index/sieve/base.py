@@ -5,11 +5,13 @@ from __future__ import annotations
 from parsieve import _core
 from parsieve.index.log.commit import Base
 from parsieve.index.log.parts import Part
-from parsieve.index.scan.runs import Built
+from parsieve.index.scan.runs import BuiltColumn
 from parsieve.io.store.base import Store, unique
 
 
-def put_base(store: Store, axis: _core.SieveAxis, built: Built, instant: int, kept: tuple[Part, ...] = ()) -> Base:
+def put_base(
+    store: Store, axis: _core.SieveAxis, built: BuiltColumn, instant: int, kept: tuple[Part, ...] = ()
+) -> Base:
     """Store a root and its segments. A root in format 2 may also refer to files that are `kept`, which come first."""
     files = kept
     if built.file_size:

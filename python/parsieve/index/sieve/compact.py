@@ -24,7 +24,7 @@ from parsieve.index.log.commit import Base, ColumnState, Commit, with_base
 from parsieve.index.log.log import Log
 from parsieve.index.log.parts import Part
 from parsieve.index.log.publish import Transaction
-from parsieve.index.scan.runs import Built
+from parsieve.index.scan.runs import BuiltColumn
 from parsieve.index.scan.spill import Room, Sections
 from parsieve.index.sieve.base import put_base
 from parsieve.index.sieve.reader import ColumnReader
@@ -43,7 +43,7 @@ MOST_MASKED = 0.25
 
 
 @dataclass(frozen=True)
-class Compacted:
+class CompactedColumn:
     """A column with its new base."""
 
     state: ColumnState
@@ -85,7 +85,9 @@ def compact(
             raise not_indexed(index_name(path), map(index_name, indexed))
     states = [newest.columns[path] for path in paths if path in newest.columns]
     in_format_1 = [state for state in states if state.layout is None and (state.deltas or rewrite)]
-    compacted = [Compacted(state, base) for state, base in zip(in_format_1, executor.compact(in_format_1), strict=True)]
+    compacted = [
+        CompactedColumn(state, base) for state, base in zip(in_format_1, executor.compact(in_format_1), strict=True)
+    ]
     in_format_2 = [state for state in states if state.layout is not None]
     if in_format_2:
         with executor:
@@ -108,7 +110,7 @@ def _without_dropped(states: Sequence[ColumnState], snapshot: Snapshot) -> list[
     return kept
 
 
-def _commit(log: Log, compacted: Sequence[Compacted], *, must_replace: bool) -> Commit:
+def _commit(log: Log, compacted: Sequence[CompactedColumn], *, must_replace: bool) -> Commit:
     transaction = Transaction(log, "compact")
     while True:
         newest = transaction.begin()
@@ -132,7 +134,7 @@ def _commit(log: Log, compacted: Sequence[Compacted], *, must_replace: bool) -> 
             return version
 
 
-def _replaced(store: Store, current: ColumnState, column: Compacted) -> ColumnState | None:
+def _replaced(store: Store, current: ColumnState, column: CompactedColumn) -> ColumnState | None:
     """Return the current state of a column with the new base; None if another process has changed it too much.
 
     The deltas of later updates stay, unless slices have new ids, which these deltas do not know.
@@ -160,9 +162,9 @@ class _Table:
         self._lake = lake
         self._target = None if snapshot is None else Target.of(snapshot)
 
-    def compact(self, states: Sequence[ColumnState], *, rewrite: bool, purge: bool) -> list[Compacted]:
+    def compact(self, states: Sequence[ColumnState], *, rewrite: bool, purge: bool) -> list[CompactedColumn]:
         """Store the new bases of some columns, without committing them."""
-        compacted: list[Compacted] = []
+        compacted: list[CompactedColumn] = []
         # Columns to read completely, with their bindings.
         all_again: list[tuple[ColumnState, Bindings]] = []
         for state in states:
@@ -189,12 +191,12 @@ class _Table:
             compacted += self._read_all([state for state, _ in group], group[0][1])
         return compacted
 
-    def _compact_column(self, reader: ColumnReader, bound: Bindings, masks: Masks) -> Compacted | None:
+    def _compact_column(self, reader: ColumnReader, bound: Bindings, masks: Masks) -> CompactedColumn | None:
         """Compact a column without reading everything; None if that is not worth it."""
         state = reader.state
         assert state.layout is not None
         if state.layout.keep_keys:
-            return Compacted(state, compact_keys(self._store, reader, masks))
+            return CompactedColumn(state, compact_keys(self._store, reader, masks))
         if masks.share >= MOST_MASKED:
             return None
         slices = self._readable(state, bound)
@@ -206,9 +208,9 @@ class _Table:
             return None
         base, unread = new
         lost = frozenset(location for location, slice_id in bound.ids.items() if slice_id in unread)
-        return Compacted(state, base, bound, lost=lost)
+        return CompactedColumn(state, base, bound, lost=lost)
 
-    def _read_all(self, states: Sequence[ColumnState], bound: Bindings) -> list[Compacted]:
+    def _read_all(self, states: Sequence[ColumnState], bound: Bindings) -> list[CompactedColumn]:
         """Build the bases of columns with the same bindings as new builds would, in one scan."""
         readable = self._readable(states[0], bound)
         slices = list(readable.values())
@@ -228,7 +230,7 @@ class _Table:
             bases = self._executor.build_bases({path: rows[path]}, units, layouts, locations, instant[state.path])
             tokens = {location: "" if location in failed else bound.tokens[location] for location in locations}
             fresh = Bindings.fresh(locations, tokens)
-            compacted.append(Compacted(state, bases[path], bound, renumbered=fresh))
+            compacted.append(CompactedColumn(state, bases[path], bound, renumbered=fresh))
         return compacted
 
     def _readable(self, state: ColumnState, bound: Bindings) -> dict[Location, Slice]:
@@ -262,7 +264,7 @@ def compact_column(store: Store, state: ColumnState, options: _core.SieveOptions
         sections = Sections(room)
         root, _ = timeline.compact(places, ReadAhead(store, state), sections.add, options)
         size = sections.size()
-        return put_base(store, reader.axis, Built(root, sections.finish(), size), instant_of(state))
+        return put_base(store, reader.axis, BuiltColumn(root, sections.finish(), size), instant_of(state))
 
 
 def compact_keys(store: Store, reader: ColumnReader, masks: Masks) -> Base:
@@ -281,7 +283,7 @@ def compact_keys(store: Store, reader: ColumnReader, masks: Masks) -> Base:
             rebuilt=range(len(timeline.segments())),
         )
         size = sections.size()
-        built = Built(root, sections.finish(), size, pages)
+        built = BuiltColumn(root, sections.finish(), size, pages)
         return put_base(store, reader.axis, built, instant_of(state))
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # How many segments to read with one call.
 LOADED_TOGETHER = 1024
-# So many bytes of removed segments may always stay in the files of kept ones.
+# This many bytes of removed segments may always stay in the files of kept ones.
 SMALL_BYTES = 16 << 10
 
 
@@ -101,7 +101,7 @@ def compact_units(
     """Store a new base. Also return the ids of slices that could not be read again.
 
     `slices` has the slices that can be read, by id. Return None if all slices must be read again: if a segment is
-    damaged, or if kept segments would keep files of which they are less than half.
+    damaged, or if the kept segments would be less than half of their files.
     """
     timeline, state = masks.timeline, reader.state
     if not _load_segments(reader, timeline):

@@ -103,20 +103,20 @@ class TextAdvice(NamedTuple):
 
 
 def advise_texts(
-    lake: Lake, snapshot: Snapshot, path: ColumnPath, asked: Sequence[Needle] = (), fpp: float = 0.02
+    lake: Lake, snapshot: Snapshot, path: ColumnPath, needles: Sequence[Needle] = (), fpp: float = 0.02
 ) -> TextAdvice | None:
     """Return the costs and savings of a text index of a column of strings.
 
-    `asked` are the needles of queries. Without any, return None if the values are too short to look for a part of them.
+    `needles` come from queries. Without any, return None if the values are too short to look for a part of them.
     """
-    sample = _Sample(lake, snapshot, path, asked, fpp)
+    sample = _Sample(lake, snapshot, path, needles, fpp)
     is_long, is_prose = _form(sample.texts)
-    if not asked and not is_long:
+    if not needles and not is_long:
         return None
     advice = partial(TextAdvice, is_prose=is_prose, sampled=len(sample.slices))
     if not any(len(text) >= TRIGRAM for text in sample.texts):
         return advice((), None, "the texts are too short to look for a part of them", build_seconds=0.0)
-    if not asked and not sample.has_rare:
+    if not needles and not sample.has_rare:
         why = f"the same texts repeat: hardly any {TEXT_LENGTH} characters, and hardly any word, are in one row only"
         return advice((), None, why, build_seconds=0.0)
     estimates = sample.estimates(sample.layouts())
@@ -126,7 +126,7 @@ def advise_texts(
     best = min(estimates, key=partial(_cost, snapshot))
     if _pays(snapshot, best):
         return advice(estimates, best, _reads(estimates, best), build_seconds=seconds)
-    why = _reads(estimates, best) + _smaller(sample, snapshot) + _whole_words(estimates, asked)
+    why = _reads(estimates, best) + _smaller(sample, snapshot) + _whole_words(estimates, needles)
     return advice(estimates, None, why, build_seconds=seconds)
 
 
@@ -153,7 +153,7 @@ def draw_needles(texts: Sequence[str], count: int = NEEDLES) -> tuple[list[str],
 class _Sample:
     """Some slices of a table, some texts of a column in them, and the needles to look up."""
 
-    def __init__(self, lake: Lake, snapshot: Snapshot, path: ColumnPath, asked: Sequence[Needle], fpp: float) -> None:
+    def __init__(self, lake: Lake, snapshot: Snapshot, path: ColumnPath, needles: Sequence[Needle], fpp: float) -> None:
         most = max(2, min(SAMPLED_SLICES, int(SAMPLED_BYTES / max(1.0, mean_bytes(snapshot)))))
         self.lake, self.path, self.fpp = lake, path, fpp
         self.slices: list[Slice] = []
@@ -177,7 +177,7 @@ class _Sample:
         self._needles = {
             "text": [Needle(trigrams_of([t]), _spelled(whole_words((Wildcard.ANY, t, Wildcard.ANY)))) for t in texts],
             "word": [Needle(trigrams_of([word]), _spelled(whole_words((word,)))) for word in words],
-            "query": list(asked),
+            "query": list(needles),
         }
 
     def layouts(self) -> dict[Unit, list[UnitLayout]]:
@@ -359,11 +359,11 @@ def _smaller(sample: _Sample, snapshot: Snapshot) -> str:
     return f"; row groups of {tried:,} rows would not pay off either" if tried else ""
 
 
-def _whole_words(estimates: Sequence[TextEstimate], asked: Sequence[Needle]) -> str:
+def _whole_words(estimates: Sequence[TextEstimate], needles: Sequence[Needle]) -> str:
     """Return how to write the queries so that a words index pays off, or "" if it would not."""
     shares = {one.word_share: one for one in estimates if one.kind == "words" and one.word_share is not None}
     least = min(shares, default=1)
-    if least > 1 - WORTH_SAVING or all(needle.words for needle in asked):
+    if least > 1 - WORTH_SAVING or all(needle.words for needle in needles):
         return ""
     units = f"{shares[least].units:,} {UNIT_NAMES[shares[least].unit]}"
     return (

@@ -60,7 +60,7 @@ class TableDataset(pads.UnionDataset):  # type: ignore[misc]
         scan = Scan.of(self._table.schema, columns, filter, options)
         scan = replace(scan, filter=both(self._added, scan.filter))
         scanner = TableScanner.of(self._table, scan)
-        # Engines call this from threads of their own, where no Python function is the caller.
+        # Engines call this from separate threads, where no Python function is the caller.
         caller = sys._getframe().f_back
         if caller is not None and caller.f_code is pads.write_dataset.__code__:
             # `write_dataset` accepts only pyarrow's own scanners.

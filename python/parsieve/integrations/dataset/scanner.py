@@ -68,7 +68,7 @@ class Scan:
 
     @property
     def _is_selection(self) -> bool:
-        """Return whether the scan has no filter, and returns some columns as they are."""
+        """Return whether the scan has no filter, and returns some columns unchanged."""
         names: list[str] = self.schema.names if self.columns is None else self._names or []
         return self.filter is None and bool(names) and len(set(names)) == len(names)
 

@@ -47,7 +47,7 @@ class Journal(NamedTuple):
     # The last bytes of the old file: its footer, and all other bytes in the block to which the change appends.
     ending: bytes
     new_length: int
-    # The CRC-32 of all appended bytes, and those of their sectors.
+    # The CRC-32 of all appended bytes, and of each of their sectors.
     checksum: int
     appended: bytes
     # Ranges of the old file to fill with zeros once the appended bytes are on disk.

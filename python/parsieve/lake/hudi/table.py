@@ -22,7 +22,7 @@ from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile
 from parsieve.lake.rows.columns import BY_NAME, by_name, conform, constant
 from parsieve.lake.rows.file_rows import BATCH_ROWS, FileRows, foreign
-from parsieve.lake.slices import MadeSlices
+from parsieve.lake.slices import SliceObjects
 from parsieve.lake.storage.storage import Storage
 from parsieve.lake.storage.version import Version
 
@@ -176,7 +176,7 @@ class Hudi(Adapter):
             instant = self._instant(timeline, table, as_of)
             schema = pa.schema([_make_nullable(column) for column in table.get_schema()])
             if not instant:
-                return Snapshot(None, 0, schema, MadeSlices(()))
+                return Snapshot(None, 0, schema, SliceObjects(()))
             options = HudiReadOptions().with_as_of_timestamp(instant)
             hudi_slices = table.get_file_slices(options)
             reader = table.create_file_group_reader_with_options(options)
@@ -186,7 +186,7 @@ class Hudi(Adapter):
         # The list includes file groups whose first log is later than the instant. They are empty at the instant.
         slices = [file_slice for file_slice in slices if file_slice.path is not None or file_slice.native.logs]
         slices.sort(key=lambda file_slice: file_slice.location)
-        snapshot = Snapshot(instant, int(instant), schema, MadeSlices(slices))
+        snapshot = Snapshot(instant, int(instant), schema, SliceObjects(slices))
         self._last = key, snapshot
         return snapshot
 

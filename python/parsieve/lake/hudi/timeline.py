@@ -87,7 +87,7 @@ class Timeline:
             earliest = self._earliest_kept(name)
             if not earliest and instant < name[:17]:
                 raise UnsupportedError(
-                    f"{self.storage.uri} was cleaned after {instant}, and its timeline does not say how far; "
+                    f"{self.storage.uri} was cleaned after {instant}, and its timeline does not record how far; "
                     "choose a later instant"
                 )
             if earliest and instant < earliest:

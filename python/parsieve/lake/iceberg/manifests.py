@@ -332,7 +332,7 @@ def _deletes(file: AvroFile[Any], manifest: Any) -> Iterator[DeleteFile]:
 def _only_path(file: Any) -> str | None:
     """Return the path in a file of position deletes whose bounds are the same, or None.
 
-    It is no path if the writer truncated both bounds.
+    If the writer truncated both bounds, the result is not a path.
     """
     lower, upper = ((bounds or {}).get(_DELETED_PATH) for bounds in (file.lower_bounds, file.upper_bounds))
     return None if lower is None or lower != upper else bytes(lower).decode(errors="replace")

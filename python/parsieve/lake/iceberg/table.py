@@ -23,7 +23,7 @@ from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile
 from parsieve.lake.rows.columns import Find, is_nested, places_by_id
 from parsieve.lake.rows.file_rows import FileRows, foreign
-from parsieve.lake.slices import MadeSlices
+from parsieve.lake.slices import SliceObjects
 from parsieve.lake.storage.storage import Storage
 from parsieve.lake.storage.version import Version
 from parsieve.predicate.elements import FIELD_ID
@@ -114,7 +114,7 @@ class Iceberg(Adapter):
             iceberg_schema = metadata.schema_by_id(current.schema_id) or iceberg_schema
         schema = _arrow_schema(iceberg_schema)
         if current is None:
-            return Snapshot(None, 0, schema, MadeSlices(()))
+            return Snapshot(None, 0, schema, SliceObjects(()))
         # Manifests never change, but the table's metadata determine how to read their files.
         mapping = metadata.name_mapping()
         root = mapping and mapping.root

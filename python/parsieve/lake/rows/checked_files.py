@@ -74,7 +74,7 @@ SIGNATURE_BYTES = 12 + 16
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenFile:
     """An open file and its fragment."""
 
     file: ScanFile
@@ -135,7 +135,7 @@ class CheckedFiles:
     def _schemas(self) -> list[tuple[bool, pa.Schema]]:
         """Return for each file whether pyarrow's scan is exact, and the file's schema."""
 
-        def read_schemas(files: list[Opened]) -> Iterator[tuple[bool, pa.Schema]]:
+        def read_schemas(files: list[OpenFile]) -> Iterator[tuple[bool, pa.Schema]]:
             self.read_footers(files)
             for opened in files:
                 yield opened.is_exact, opened.fragment.physical_schema
@@ -148,7 +148,7 @@ class CheckedFiles:
     def are_planned(self) -> bool:
         """Return whether no file was replaced after the plan."""
 
-        def compare(files: list[Opened]) -> Iterator[bool]:
+        def compare(files: list[OpenFile]) -> Iterator[bool]:
             yield all(opened.is_planned for opened in files)
 
         return all(answer for window in self.windows(hold=True) for answer in self.checked(window, True, compare))
@@ -170,7 +170,7 @@ class CheckedFiles:
         """Return the rows as a stream. It opens no file before you read the first batch."""
         return pa.RecordBatchReader.from_batches(self.projected(request), self.batches(request, hold))
 
-    def rows(self, opened: list[Opened], request: Request) -> Iterator[pa.RecordBatch]:
+    def rows(self, opened: list[OpenFile], request: Request) -> Iterator[pa.RecordBatch]:
         """Yield the rows of open files."""
         return self._reader(request, self.projected(request))(opened)
 
@@ -181,7 +181,7 @@ class CheckedFiles:
         is_uncertain = pushed is not None and may_lose_rows(self.schema, _text_of(pushed, self.schema))
         by_footers = request.late is None and not is_uncertain
 
-        def counts(files: list[Opened]) -> Iterator[int]:
+        def counts(files: list[OpenFile]) -> Iterator[int]:
             self.read_footers(files)
             exact = [opened.fragment for opened in files if opened.is_exact]
             if by_footers:
@@ -222,7 +222,7 @@ class CheckedFiles:
         self,
         window: Sequence[int],
         hold: bool,
-        read: Callable[[list[Opened]], Iterator[_T]],
+        read: Callable[[list[OpenFile]], Iterator[_T]],
         failures: tuple[type[BaseException], ...] = (),
     ) -> Iterator[_T]:
         """Yield the items that `read` returns for some files. If a file changes meanwhile, read the files again.
@@ -231,7 +231,7 @@ class CheckedFiles:
         """
         hold = hold or self.is_small(window)
         changed: list[str] = []
-        moved: list[Opened] = []
+        moved: list[OpenFile] = []
         cause: BaseException | None = None
         for attempt in range(ATTEMPTS):
             pending, has_yielded = [], False
@@ -271,8 +271,8 @@ class CheckedFiles:
         raise changed_since(names[0]) from cause
 
     @contextmanager
-    def _open_all(self, window: Sequence[int], attempt: int) -> Iterator[list[Opened]]:
-        files: list[Opened] = []
+    def _open_all(self, window: Sequence[int], attempt: int) -> Iterator[list[OpenFile]]:
+        files: list[OpenFile] = []
         numbers = list(window)
         try:
             if len(numbers) > 1 and not self.files[numbers[0]].storage.is_local:
@@ -286,7 +286,7 @@ class CheckedFiles:
             for opened in files:
                 opened.pinned.close()
 
-    def _open(self, number: int, attempt: int) -> Opened:
+    def _open(self, number: int, attempt: int) -> OpenFile:
         file = self.files[number]
         try:
             pinned = Pinned(file.storage, file.path)
@@ -301,12 +301,12 @@ class CheckedFiles:
             pinned.source, pinned.filesystem, guarantee(file.constants), file_size=size
         )
         groups = self.row_groups[number] if self.row_groups and is_planned else None
-        return Opened(file, pinned, is_planned, fragment, groups)
+        return OpenFile(file, pinned, is_planned, fragment, groups)
 
-    def read_footers(self, files: list[Opened]) -> None:
+    def read_footers(self, files: list[OpenFile]) -> None:
         """Read the footers, which the fragments cache for the scan, and set `is_exact` for each file."""
 
-        def read_footer(opened: Opened) -> None:
+        def read_footer(opened: OpenFile) -> None:
             with foreign(opened.file.name):
                 opened.fragment.ensure_complete_metadata()
                 opened.is_exact = not opened.has_encrypted_columns()
@@ -323,7 +323,7 @@ class CheckedFiles:
             if not opened.is_planned and opened.file.lacks(physical, self.schema):
                 raise ConflictError(f"{opened.file.name} was replaced by a file without some columns; plan again")
 
-    def has_table_types(self, opened: Opened) -> bool:
+    def has_table_types(self, opened: OpenFile) -> bool:
         """Return whether a file has the table's types. Planned files do: the caller compared them before."""
         if opened.is_planned:
             return True
@@ -331,8 +331,8 @@ class CheckedFiles:
         types = {field.name: without_dictionaries(field.type) for field in opened.fragment.physical_schema}
         return all(types.get(field.name) == without_dictionaries(field.type) for field in self.schema)
 
-    def _reader(self, request: Request, schema: pa.Schema) -> Callable[[list[Opened]], Iterator[pa.RecordBatch]]:
-        def read(files: list[Opened]) -> Iterator[pa.RecordBatch]:
+    def _reader(self, request: Request, schema: pa.Schema) -> Callable[[list[OpenFile]], Iterator[pa.RecordBatch]]:
+        def read(files: list[OpenFile]) -> Iterator[pa.RecordBatch]:
             self.read_footers(files)
             exact: list[Any] = []
             for opened in files:
@@ -359,7 +359,7 @@ class CheckedFiles:
         for batch in dataset.scanner(columns=needed, filter=request.pushed, **request.options).to_batches():
             yield from _matching(batch, request.late, request.columns)
 
-    def _convert(self, opened: Opened, request: Request) -> Iterator[pa.RecordBatch]:
+    def _convert(self, opened: OpenFile, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file whose columns or types differ from the table's."""
         file = opened.file
         groups = opened.row_groups

@@ -79,7 +79,7 @@ class PlannedDataset(pads.FileSystemDataset):  # type: ignore[misc]
         pushed, late = _both(self._pushed, added.pushed), _both(self._late, added.late)
         named = request_of(self.schema, columns, _both(pushed, late)).named
         request = Request(columns, pushed, late, named, options)
-        # Engines call this from threads of their own, where no Python function is the caller.
+        # Engines call this from separate threads, where no Python function is the caller.
         caller = sys._getframe().f_back
         if caller is not None and caller.f_code is pads.write_dataset.__code__:
             # `write_dataset` only accepts pyarrow's own scanners.

@@ -175,7 +175,7 @@ class FileRows:
             return int(file.metadata.num_rows)
 
     def read_a_little(self, schema: pa.Schema) -> None:
-        """Read one row of each row group. This is a cheap way to get the errors that reading all rows would raise."""
+        """Read one row of each row group, as a cheap way to raise the errors that reading all rows would raise."""
         with foreign(self.name), self._open_file() as file:
             fields = list(file.schema_arrow)
             paths = self._all_paths(fields, schema, self._places(schema, fields))

@@ -305,7 +305,7 @@ class Storage:
         return ""
 
     def stat(self, path: str) -> str:
-        """Return the present token of a file. Compare it to notice changes while you read the file."""
+        """Return the current token of a file. Compare it with an earlier one to notice changes during a read."""
         if self.filesystem is None:
             return of_path(path, time.time_ns()).token
         for file in self._list_remote(path):

@@ -24,7 +24,7 @@ class Medium:
 
     # To open a file and read its footer.
     footer: float
-    # To ask the Bloom filters of a file.
+    # To look values up in the Bloom filters of a file.
     filters: float
     # Seconds that an engine needs to open a file, and bytes of rows that it reads per second.
     opening: float

@@ -133,7 +133,7 @@ class TextIndexEvidence(Evidence):
     def find_units(self, question: Question, numbers: pa.Int64Array) -> UnitAnswer | None:
         """Return the units of some slices that may match; None if no slice is kept in part.
 
-        Call `may_match` first, which asks the index.
+        Call `may_match` first, which looks the values up in the index.
         """
         reader, kept = self._reader(question), self._kept.get(question, {})
         if reader is None or str(question.column) in self.failed:

@@ -25,11 +25,11 @@ class Step:
 
 
 class Answer(NamedTuple):
-    """What one kind of evidence answered to a question, for each unit."""
+    """The answer of one kind of evidence to a question, for each unit."""
 
     evidence: Evidence
     may_match: pa.BooleanArray
-    # The units that were still candidates when the evidence was asked.
+    # The units that were still candidates when the evidence was applied.
     asked: pa.BooleanArray
 
 

@@ -31,7 +31,7 @@ Health = Literal["sound", "unusable", "damaged"]
 
 
 class IndexAnswers(NamedTuple):
-    """What the indexes of a table answered about the questions of a plan."""
+    """The answers of a table's indexes to the questions of a plan."""
 
     # The indexes that may also exclude row groups or rows of a slice.
     with_units: list[SieveIndexEvidence | TextIndexEvidence]

@@ -1,7 +1,7 @@
 """Turn a predicate into a monotone tree of questions about a set of rows, answered with "maybe" or a proven "no".
 
 A question has the form: does a row of this file or row group have a value in this range? Ranges contain
-numbers but no NaN, which has a question of its own. So evidence that does not know about NaN can exclude the numbers.
+numbers but no NaN, which has a separate question. So evidence that does not know about NaN can exclude the numbers.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Constant:
 Tree = Question | Every | Some | Constant
 
 
-def ask(expr: Expr, types_are_certain: bool = True) -> Tree:
+def question_tree(expr: Expr, types_are_certain: bool = True) -> Tree:
     """Return the questions of a predicate.
 
     If types are not certain, files may store other types than the table's. A condition that is false for every value of

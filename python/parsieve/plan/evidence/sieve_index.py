@@ -133,7 +133,7 @@ class SieveIndexEvidence(Evidence):
         self.failed: dict[str, str] = {}
         # The units that may match each question; None if the index has no answer that names its own units.
         self._answers: dict[Question, Answer | None] = {}
-        # The units of each column in the slices that were last asked for.
+        # The units of each column in the slices that were looked up last.
         self._units: dict[tuple[str, ...], tuple[pa.Int64Array, UnitRanges]] = {}
 
     def may_match(self, question: Question, candidates: pa.BooleanArray) -> pa.BooleanArray | None:
@@ -179,7 +179,7 @@ class SieveIndexEvidence(Evidence):
     def find_units(self, question: Question, numbers: pa.Int64Array) -> UnitAnswer | None:
         """Return the units of some slices that may match, or None if the index answers for whole files only.
 
-        `may_match` has asked the index before.
+        Call `may_match` first, which looks the values up in the index.
         """
         path, answer = self._path(question.column), self._answers.get(question)
         if path is None or answer is None or str(question.column) in self.failed:

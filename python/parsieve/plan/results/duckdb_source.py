@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from parsieve.lake.rows.checked_files import CheckedFiles, Opened
+from parsieve.lake.rows.checked_files import CheckedFiles, OpenFile
 
 # The most bytes of rows that are read ahead. Larger results are read lazily, as a dataset.
 MOST_BYTES = 256 << 20
@@ -80,7 +80,7 @@ def rows_of(files: CheckedFiles, condition: str, names: str) -> pa.Table | None:
     schema: pa.Schema | None = None
     size = 0
 
-    def read(opened: list[Opened]) -> Iterator[pa.RecordBatch]:
+    def read(opened: list[OpenFile]) -> Iterator[pa.RecordBatch]:
         if not all(map(files.has_table_types, opened)):
             raise _NotForDuckDB
         nonlocal schema

@@ -25,7 +25,7 @@ from parsieve.lake.rows.columns import no_rows
 from parsieve.lake.rows.dataset import PlannedDataset
 from parsieve.lake.rows.fields import refuse_nul
 from parsieve.lake.rows.streams import matching
-from parsieve.plan.evidence.questions import HasNan, ask, leaves
+from parsieve.plan.evidence.questions import HasNan, leaves, question_tree
 from parsieve.plan.results.matches import Matches
 from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.evaluate import conditions_of
@@ -68,7 +68,7 @@ class Rows(Matches):
     @cached_property
     def _wants_nan(self) -> bool:
         """Whether NaN can match. pyarrow and DuckDB would lose it, because statistics do not cover NaN."""
-        return any(isinstance(question, HasNan) for question in leaves(ask(self._expr)))
+        return any(isinstance(question, HasNan) for question in leaves(question_tree(self._expr)))
 
     @cached_property
     def _is_filtered_late(self) -> bool:
@@ -185,7 +185,7 @@ class Rows(Matches):
         reads_pages = self.are_few and self.reads_pages(schema.names)
         if "" not in schema.names and (reads_pages or has_reserved_names(schema)):
             return frame_of_dataset(PageRows(self))
-        by_name = not self._tests_elements and not any(map(_is_no_name, schema.names))
+        by_name = not self._tests_elements and not any(map(_is_ambiguous_name, schema.names))
         if by_name and not _has(schema, _not_for_polars):
             files = self._plain_files()
             frame = None if files is None else frame_of(files, None if self._filter() is None else self._expr)
@@ -343,7 +343,7 @@ def check_duckdb_types(schema: pa.Schema) -> None:
         raise UnsupportedError("DuckDB has no half floats and no decimals of more than 38 digits; use to_arrow")
 
 
-def _is_no_name(name: str) -> bool:
+def _is_ambiguous_name(name: str) -> bool:
     """Return whether a name selects no column or several columns in Polars."""
     return name in ("", "*") or (name.startswith("^") and name.endswith("$"))
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from parsieve.index.pages.reader import MapReader
 from parsieve.lake.base import Lake, Snapshot
-from parsieve.lake.slices import MadeSlices
+from parsieve.lake.slices import SliceObjects
 from parsieve.plan.record import PlanRecord
 from parsieve.plan.results.observed import observed
 from parsieve.plan.results.reading import choose_reading
@@ -66,7 +66,7 @@ class Matches(ABC):
             for name, value in self.__dict__.items()
             if name not in ("_files", "_slices", "_row_groups", "pages")
         }
-        return state | {"_snapshot": Snapshot(snapshot.id, snapshot.instant, snapshot.schema, MadeSlices(()))}
+        return state | {"_snapshot": Snapshot(snapshot.id, snapshot.instant, snapshot.schema, SliceObjects(()))}
 
     @property
     def schema(self) -> pa.Schema:

@@ -18,7 +18,7 @@ import pyarrow.dataset as pads
 from polars.io.plugins import register_io_source
 
 from parsieve._core import FormatError, UnsupportedError
-from parsieve.lake.rows.checked_files import CheckedFiles, Opened, Request
+from parsieve.lake.rows.checked_files import CheckedFiles, OpenFile, Request
 from parsieve.lake.rows.columns import no_rows
 from parsieve.predicate.expr import columns
 from parsieve.predicate.render import to_polars, to_pyarrow
@@ -76,7 +76,7 @@ def frame_of(files: CheckedFiles, expr: Expr | None) -> pl.LazyFrame | None:
 def _schema_of_first(files: CheckedFiles) -> pl.Schema:
     """Return the schema that Polars gives the first file, which may be replaced at any moment."""
 
-    def read(opened: list[Opened]) -> Iterator[pl.Schema]:
+    def read(opened: list[OpenFile]) -> Iterator[pl.Schema]:
         with opened[0].pinned.handle() as file:
             yield pl.scan_parquet(io.BytesIO(_footer_of(file))).select(files.schema.names).collect_schema()
 
@@ -165,7 +165,7 @@ class _Source:
         predicate: pl.Expr | None,
         missing: int | None,
         at_once: bool,
-        opened: list[Opened],
+        opened: list[OpenFile],
     ) -> Iterator[pl.DataFrame]:
         with ExitStack() as stack:
             frame = self._frame(opened, self._needed(columns, predicate), stack)
@@ -182,7 +182,7 @@ class _Source:
         # A batch without columns has no number of rows.
         return list(dict.fromkeys([*selected, *roots])) or list(self.files.schema.names)
 
-    def _frame(self, opened: list[Opened], needed: list[str], stack: ExitStack) -> pl.LazyFrame:
+    def _frame(self, opened: list[OpenFile], needed: list[str], stack: ExitStack) -> pl.LazyFrame:
         """Return the matching rows of files that are held open, with at least the needed columns."""
         # Polars cannot read some row groups of a file.
         if any(file.row_groups is not None for file in opened) or not all(map(self.files.has_table_types, opened)):

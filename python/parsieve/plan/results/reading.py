@@ -42,6 +42,6 @@ def choose_reading(record: PlanRecord) -> Reading:
     """Choose how the rows of a plan are read."""
     by_pages = not isinstance(normalize(record.expr), Always)
     share = record.candidate_share
-    # Engines cannot be asked to test elements of lists, so they get rows that are read here.
+    # Engines cannot test elements of lists in the same way, so they get rows that are read here.
     is_few = (share is not None and share <= FEW) or bool(element_tests(record.expr))
     return Reading(by_pages, by_pages and is_few, share)

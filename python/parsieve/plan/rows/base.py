@@ -27,4 +27,4 @@ class KeptRows(ABC):
 
     @abstractmethod
     def without_rows(self) -> pa.Int64Array:
-        """Return the numbers of the files none of whose rows may match."""
+        """Return the numbers of the files in which no row may match."""

@@ -86,7 +86,7 @@ class RowsOfFiles(KeptRows):
         return kept, sum(sum(self.sizes[number]) for number, rows in self.rows.items() if rows)
 
     def without_rows(self) -> pa.Int64Array:
-        """Return the numbers of the files none of whose rows may match."""
+        """Return the numbers of the files in which no row may match."""
         return pa.array([number for number, rows in self.rows.items() if not rows], pa.int64())
 
 

@@ -24,7 +24,7 @@ from parsieve.plan.rows.many import find_in_many
 MOST_FILES = 500_000
 # Up to this many files, row groups, units and answers, Python objects are faster than the kernels of Arrow.
 FEW = 3000
-NO_ROW_MATCHES = "no range of rows may match all of its parts, according to the index"
+NO_ROW_MATCHES = "according to the index, no range of rows can match all parts of the condition"
 
 
 def find_rows(
@@ -54,7 +54,7 @@ def find_rows(
 
 
 def exclude_files(files: Candidates, rows: KeptRows) -> None:
-    """Skip the files none of whose rows may match."""
+    """Skip the files in which no row may match."""
     numbers = rows.without_rows()
     if len(numbers):
         places = pc.indices_nonzero(pa.repeat(pa.scalar(True), len(files.kept))).cast(pa.int64())
@@ -62,7 +62,7 @@ def exclude_files(files: Candidates, rows: KeptRows) -> None:
 
 
 def exclude_groups(groups: Judged, rows: KeptRows) -> None:
-    """Skip the row groups none of whose rows may match."""
+    """Skip the row groups in which no row may match."""
     candidates, units = groups
     kept = {number: set(some) for number, (_, some) in rows.row_groups.items()}
     excluded = [number in kept and group not in kept[number] for number, group in units]

@@ -182,6 +182,6 @@ class RowsOnAxis(KeptRows):
         return kept, pc.sum(self.axis.num_rows.take(pc.unique(self.rows.file))).as_py() or 0
 
     def without_rows(self) -> pa.Int64Array:
-        """Return the numbers of the slices none of whose rows may match."""
+        """Return the numbers of the slices in which no row may match."""
         has_rows = pc.is_in(self.axis.positions, value_set=self.rows.file)
         return self.axis.numbers.filter(pc.invert(has_rows))

@@ -153,7 +153,7 @@ def _array(column: Column, values: Any) -> pa.Array:
         moment = next(filter(has_nanoseconds, values), None) if isinstance(values, list) else None
         return pa.array(values) if moment is None else pa.array(values, nanosecond_type(moment))
     except _NO_COMMON_TYPE as error:
-        # Arrow takes integers above 2^63 - 1 only if it is told the type. It would truncate other numbers.
+        # Arrow accepts integers above 2^63 - 1 only with an explicit type. It would truncate other numbers.
         is_exact = pa.types.is_unsigned_integer(column.value_type) and all(
             value is None or isinstance(value, Integral) for value in values
         )

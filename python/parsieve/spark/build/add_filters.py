@@ -16,7 +16,7 @@ from parsieve.lake.folder.table import ParquetDir
 from parsieve.lake.rows.columns import indexable_path
 from parsieve.observe.logs import SPARK, place
 from parsieve.spark.build.executor import SparkExecutor
-from parsieve.spark.build.filter_files import Done, add_to_files, text_of
+from parsieve.spark.build.filter_files import FileResult, add_to_files, text_of
 from parsieve.spark.tables import lake_and_store
 from parsieve.wording import count
 
@@ -94,7 +94,9 @@ def add_filters(
     return spark.createDataFrame([tuple(row) for row in done], SUMMARY)
 
 
-def _to_index(executor: SparkExecutor, lake: Lake, columns: Iterable[Any], fpp: float, *, keep: bool) -> list[Done]:
+def _to_index(
+    executor: SparkExecutor, lake: Lake, columns: Iterable[Any], fpp: float, *, keep: bool
+) -> list[FileResult]:
     log = Log(executor.store)
     snapshot = settle(lake, lake.snapshot())
     paths = [indexable_path(snapshot.schema, path) for path in paths_of(list(columns))]
@@ -105,19 +107,19 @@ def _to_index(executor: SparkExecutor, lake: Lake, columns: Iterable[Any], fpp: 
         build_bloom(log, lake, snapshot, missing, executor, fpp=fpp)
     if len(missing) < len(paths):
         update_bloom(log, lake, snapshot, executor)
-    done: dict[Any, Done] = {}
+    done: dict[Any, FileResult] = {}
     reasons = snapshot.unsettled or {}
     covered = Target.of(snapshot).tokens
     for file_slice in snapshot.slices:
         location, path = file_slice.location, path_of_slice(file_slice)
         if location in covered:
-            done[location] = Done(path, "unchanged", 0, 0, 0.0, None)
+            done[location] = FileResult(path, "unchanged", 0, 0, 0.0, None)
         else:
-            done[location] = Done(path, "failed", 0, 0, 0.0, reasons.get(location, "it cannot be indexed now"))
+            done[location] = FileResult(path, "failed", 0, 0, 0.0, reasons.get(location, "it cannot be indexed now"))
     for outcome in executor.outcomes:
         before = done[outcome.file_slice.location]
         error = None if outcome.error is None else text_of(outcome.error)
-        done[outcome.file_slice.location] = Done(
+        done[outcome.file_slice.location] = FileResult(
             before.path,
             "failed" if error or before.status == "failed" else "added",
             before.filters + (0 if error else outcome.filters),

@@ -33,7 +33,7 @@ ATTEMPTS = 5
 ARGUMENT_ERRORS = (ColumnNotFoundError, TypeError)
 
 
-class Done(NamedTuple):
+class FileResult(NamedTuple):
     """A row of the summary: the result for one file."""
 
     path: str
@@ -53,7 +53,7 @@ class _AddTask:
     replace: bool
 
 
-def add_to_files(spark: Any, lake: ParquetDir, options: Mapping[str, Any], replace: bool) -> list[Done]:
+def add_to_files(spark: Any, lake: ParquetDir, options: Mapping[str, Any], replace: bool) -> list[FileResult]:
     """Add filters to the files of a table, and return the result for each file."""
     storage = lake.storage
     if not storage.is_local and not options["upload"]:
@@ -76,14 +76,14 @@ def add_to_files(spark: Any, lake: ParquetDir, options: Mapping[str, Any], repla
     return [done for done, _ in results]
 
 
-def _add(task: _AddTask) -> list[tuple[Done, Exception | None]]:
+def _add(task: _AddTask) -> list[tuple[FileResult, Exception | None]]:
     """Add filters to some files, on an executor. Also return the errors of the caller's arguments."""
     return [add_to_file(task.storage, file, task.options, task.replace) for file in task.files]
 
 
 def add_to_file(
     storage: Storage, file: ListedFile, options: Mapping[str, Any], replace: bool
-) -> tuple[Done, Exception | None]:
+) -> tuple[FileResult, Exception | None]:
     """Add filters to one file. Also return the error if the caller's arguments are wrong."""
     started = time.monotonic()
     path = storage.address(file.path)
@@ -92,10 +92,10 @@ def add_to_file(
     except Exception as error:
         # The file has not changed. Report any error, and continue with the other files.
         argument_error = error if isinstance(error, ARGUMENT_ERRORS) else None
-        return Done(path, "failed", 0, 0, time.monotonic() - started, text_of(error)), argument_error
+        return FileResult(path, "failed", 0, 0, time.monotonic() - started, text_of(error)), argument_error
     size = sum(added.length for added in report.added)
     status = "added" if report.written else "unchanged"
-    return Done(path, status, len(report.added), size, time.monotonic() - started, None), None
+    return FileResult(path, status, len(report.added), size, time.monotonic() - started, None), None
 
 
 def _add_with_retries(storage: Storage, file: ListedFile, options: Mapping[str, Any], replace: bool) -> RewriteReport:

@@ -38,7 +38,7 @@ from parsieve.spark.build import runs
 from parsieve.spark.build.runs import Run
 from parsieve.spark.runtime import executors
 
-# How many bytes of runs are worth a task of their own: some ten million pairs.
+# How many bytes of runs are worth a separate task: some ten million pairs.
 PART_BYTES = 32 << 20
 # Each part sends the driver the smallest and greatest key of each location, about twenty bytes.
 MAX_SPANS = 4_000_000

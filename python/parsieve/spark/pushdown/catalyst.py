@@ -98,7 +98,7 @@ def _has_moment(where: Any) -> bool:
 
 
 def _lasting(spark: Any, analyzed: Any) -> list[Any] | None:
-    """Return the parts of a condition that have the same value whenever they are evaluated; None if all have."""
+    """Return the parts of a condition whose value does not depend on the time; None if that is true of all parts."""
     catalyst = jvm_of(spark).org.apache.spark.sql.catalyst
     current_like = catalyst.trees.TreePattern.CURRENT_LIKE()
     # These rules of the optimizer show what functions stand for, and replace casts of texts such as 'now'.

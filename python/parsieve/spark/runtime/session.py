@@ -143,7 +143,7 @@ def _environment(**variables: str) -> Iterator[None]:
 
 
 def _end_idle_machine() -> None:
-    """End the Java process of a stopped session. Only a new process gets other memory and jars."""
+    """End the Java process of a stopped session, because memory and jars can only be set for a new process."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway

@@ -240,7 +240,7 @@ def _rows_until_last(plan: OrderedPlan, scan: FormatScan) -> Any | None:
 
 
 def _is_unchanged(plan: PlanRecord) -> bool:
-    """Return whether the kept files are certainly still those of the plan."""
+    """Return whether the kept files have certainly not changed since the plan."""
     if not plan.lake.files_may_be_replaced:
         return True
     current = {piece.path: piece for piece in plan.lake.snapshot().slices}

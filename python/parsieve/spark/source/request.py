@@ -86,7 +86,7 @@ class Request:
 
 
 def shares(plan: PlanRecord) -> list[Rows]:
-    """Divide the rows of a plan into tasks, each with some neighbouring files."""
+    """Divide the rows of a plan into tasks, each with some neighboring files."""
     tasks: list[list[int]] = []
     task_bytes = 0
     for number in plan.kept:

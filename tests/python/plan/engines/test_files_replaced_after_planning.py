@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve.lake.rows.checked_files import CheckedFiles, Opened, Request
+from parsieve.lake.rows.checked_files import CheckedFiles, OpenFile, Request
 from parsieve.lake.storage.pinned import Pinned
 from parsieve.lake.storage.storage import Storage
 from parsieve.lake.storage.version import local_version
@@ -386,16 +386,16 @@ def test_a_file_truncated_while_row_groups_are_selected_is_read_again(
     plan = ps.open_table(file.parent).plan("k = 5", row_groups=True)
     assert plan.row_groups == {str(file): [0]}
     data = file.read_bytes()
-    select = Opened.select_row_groups
+    select = OpenFile.select_row_groups
 
-    def truncate_first(opened: Opened) -> None:
-        monkeypatch.setattr(Opened, "select_row_groups", select)
+    def truncate_first(opened: OpenFile) -> None:
+        monkeypatch.setattr(OpenFile, "select_row_groups", select)
         file.write_bytes(b"")
         try:
             select(opened)
         finally:
             file.write_bytes(data)
 
-    monkeypatch.setattr(Opened, "select_row_groups", truncate_first)
+    monkeypatch.setattr(OpenFile, "select_row_groups", truncate_first)
     table = pa.Table.from_batches(list(getattr(plan, reader)())) if reader == "to_batches" else plan.to_arrow()
     assert versions(table) == ["old"]

@@ -115,7 +115,7 @@ def test_duckdb_reads_many_choices_of_row_groups_in_a_few_scans(
     with duckdb.connect() as con:
         scans = duckdb_source.scans_of(con, paths, choices)
         found = [row for scan in scans for (row,) in scan.project("row").fetchall()]
-    # The file that is read completely has a scan of its own, and the file without row groups to read has none.
+    # The file that is read completely has a separate scan, and the file without row groups to read has none.
     assert len(scans) == min(5, most)
     assert len(found) == len(set(found))
     assert expected <= set(found)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Location, Slice, Snapshot
 from parsieve.lake.rows.columns import leaf_of
-from parsieve.lake.slices import MadeSlices
+from parsieve.lake.slices import SliceObjects
 
 Rows = Mapping[Location, pa.Table]
 
@@ -46,7 +46,7 @@ class ModelLake(Lake):
 
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         at = len(self.states) - 1 if as_of is None else int(str(as_of))
-        slices = MadeSlices(
+        slices = SliceObjects(
             Slice(location.partition, location.group, token, f"/{location.group}", 1, table.num_rows, True, {}, table)
             for location, (token, table) in self.states[at].items()
         )
@@ -87,7 +87,7 @@ class SavedLake(ModelLake):
 
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         at = self.newest() if as_of is None else int(str(as_of))
-        slices = MadeSlices(
+        slices = SliceObjects(
             Slice(partition, group, token, group, 1, len(keys), True, {}, pa.table({"k": pa.array(keys, pa.int64())}))
             for partition, group, token, keys in json.loads((self.folder / f"{at}.json").read_text())
         )

@@ -197,7 +197,7 @@ def raw_of(data_type: Type, number: int) -> int:
 
 
 def edges(data_type: Type) -> list[Raw]:
-    """Return edge cases: the ends of the range, zero and its neighbours, both zeros, NaNs, empty strings."""
+    """Return edge cases: the ends of the range, zero and its neighbors, both zeros, NaNs, empty strings."""
     if data_type in FLOATS:
         bits = data_type.bit_width
         sign, infinity = 1 << (bits - 1), {16: 0x7C00, 32: 0x7F80_0000, 64: 0x7FF0_0000_0000_0000}[bits]

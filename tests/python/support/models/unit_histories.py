@@ -162,7 +162,7 @@ class FolderTable(UnitTable):
         for name, rows in list(self._files.items()):
             inside = rows.keys() & set(gone)
             if inside:
-                # The new versions stay in the file of the old ones, and other new rows go to a file of their own.
+                # The new versions stay in the file of the old ones, and other new rows go to a separate file.
                 stay = {uid + VERSION: new[uid + VERSION] for uid in rows if uid in inside and uid + VERSION in new}
                 self._write(name, {uid: row for uid, row in rows.items() if uid not in inside} | stay)
         if others := {uid: row for uid, row in new.items() if uid - VERSION not in gone}:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from parsieve.index import TableIndex
 from parsieve.lake.base import AsOf, ColumnPath, Lake, Slice, Snapshot
 from parsieve.lake.open import open_lake
-from parsieve.lake.slices import MadeSlices
+from parsieve.lake.slices import SliceObjects
 from support.models.model_lake import ModelLake, place
 from support.programs.index_memory import peak
 
@@ -33,7 +33,7 @@ class Scattered(ModelLake):
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         snapshot = super().snapshot(as_of)
         return dataclasses.replace(
-            snapshot, slices=MadeSlices(dataclasses.replace(piece, num_rows=None) for piece in snapshot.slices)
+            snapshot, slices=SliceObjects(dataclasses.replace(piece, num_rows=None) for piece in snapshot.slices)
         )
 
     def read_keys(self, piece: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:

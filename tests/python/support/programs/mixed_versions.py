@@ -150,7 +150,7 @@ def convert(fleet: Fleet) -> None:
     assert list((fleet.index / "commits").iterdir()) == [fleet.index / GUARD]
 
 
-def test_the_new_version_reads_and_updates_what_the_old_one_wrote(fleet: Fleet) -> None:
+def test_the_new_version_reads_and_updates_indexes_of_the_old_one(fleet: Fleet) -> None:
     fleet.old.run(do="build", columns=COLUMNS)
     fleet.old.run(do="build", columns=["key"], kind="bloom")
     assert "index" in fleet.check()

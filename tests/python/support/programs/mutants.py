@@ -57,7 +57,7 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitOr: ast.BitAnd,
 }
 TESTS = ROOT / "tests" / "python"
-# The tests of Spark and of the recipes have environments of their own.
+# The tests of Spark and of the recipes have separate environments.
 OTHER_ENVIRONMENTS = ("spark", "recipes")
 # A mutant counts as noticed if its tests take five minutes more than this many times their usual time.
 PATIENCE = 5

@@ -1,7 +1,7 @@
 """Read damaged files with every reader, in a process with limited memory.
 
-`python tests/hostile/ask.py FOLDER START STEP` reads every STEP-th file of the corpus, beginning with file START. It
-prints a JSON line for each failure, and then the number of files.
+`python tests/hostile/read_corpus.py FOLDER START STEP` reads every STEP-th file of the corpus, beginning with file
+START. It prints a JSON line for each failure, and then the number of files.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def wrong(damaged: corpus.Damaged, folder: Path, readers_of: Any = readers) -> I
     path = folder / "damaged.parquet"
     path.write_bytes(damaged.data)
     for reader, read in readers_of(path):
-        case = {"file": damaged.name, "asked": reader}
+        case = {"file": damaged.name, "reader": reader}
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         limit(BOUND)
         try:
@@ -123,7 +123,7 @@ def main(folder: str, start: str, step: str) -> None:
     for damaged in islice(corpus.corpus(), int(start), None, int(step)):
         count += 1
         # If this process dies, the last line names the file.
-        (Path(folder) / "asking").write_text(damaged.name)
+        (Path(folder) / "current-file").write_text(damaged.name)
         for finding in wrong(damaged, Path(folder)):
             print(json.dumps(finding), flush=True)
     print(count)
