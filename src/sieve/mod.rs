@@ -1,6 +1,7 @@
 //! The Sieve index: finds the locations that may hold a row with a key, or with a key in an interval.
 //!
-//! `docs/design/sieve-layout.md` explains the layout, `docs/format/sieve-v1.md` and `sieve-v2.md` specify the bytes.
+//! `docs/design/sieve-layout.md` explains the layout and names its sources. `docs/format/sieve-v1.md` and `sieve-v2.md`
+//! specify the bytes.
 //! Every file here follows one rule: never leave out a location that holds a live matching row.
 
 mod build;
