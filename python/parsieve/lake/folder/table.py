@@ -233,23 +233,37 @@ class ParquetDir(Adapter):
         """Return the rows of one file. Raises `ConflictError` if the file has changed since it was listed."""
         if self.keys is not None and self._exposed is not None:
             self._check_readable(file_slice, [path for path in columns if path not in self._exposed])
+        before = self._proof(file_slice)
         try:
             yield from super().read_keys(file_slice, columns)
         except FAILURES as error:
             # The file may be incomplete because another process writes to it.
-            self._check_unchanged(file_slice, error)
+            self._check_unchanged(file_slice, before, error)
             raise
-        self._check_unchanged(file_slice)
+        self._check_unchanged(file_slice, before)
 
-    def _check_unchanged(self, file_slice: Slice, error: Exception | None = None) -> None:
-        """Raise `ConflictError` if the file has changed since it was listed."""
+    def listed_rows(self, file_slice: Slice) -> FileRows:
+        """Return the rows of the listed version of a file."""
+        path, size, token = file_slice.native.path, file_slice.size or 0, file_slice.token
+        return replace(self.rows(file_slice), open=partial(self._storage.open_listed, path, size, token))
+
+    def _proof(self, file_slice: Slice) -> str:
+        """Return what else than its token identifies the present version of a file."""
+        try:
+            return self._storage.proof(file_slice.native.path) if file_slice.token else ""
+        except FileNotFoundError as error:
+            raise ConflictError(f"{file_slice.path} was removed since it was listed; try again") from error
+
+    def _check_unchanged(self, file_slice: Slice, before: str, error: Exception | None = None) -> None:
+        """Raise `ConflictError` if the file has changed since it was listed, or was replaced and then restored."""
         if not file_slice.token:
             return
+        path = file_slice.native.path
         try:
-            token = self._storage.stat(file_slice.native.path)
+            is_same = self._storage.stat(path) == file_slice.token and self._storage.proof(path) == before
         except FileNotFoundError:
             raise ConflictError(f"{file_slice.path} was removed while it was read; try again") from error
-        if token != file_slice.token:
+        if not is_same:
             raise ConflictError(f"{file_slice.path} was changed while it was read; try again") from error
 
     def _check_readable(self, file_slice: Slice, columns: Sequence[ColumnPath]) -> None:
