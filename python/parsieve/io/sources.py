@@ -5,6 +5,7 @@ A `Source` knows its size and reads byte ranges. All input of the package comes 
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
 import os
 import stat
@@ -12,6 +13,7 @@ import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 from parsieve.errors import ConflictError
@@ -28,6 +30,8 @@ Bytes = bytes | bytearray | memoryview
 LOCAL_GAP = 4 * 1024
 # Keys under which filesystems report the ETag of an object.
 ETAGS = ("ETag", "etag", "e_tag")
+# Keys under which filesystems of fsspec report the time at which a file was written.
+WRITTEN = ("mtime", "LastModified", "last_modified", "created")
 
 
 class Source(ABC):
@@ -284,6 +288,22 @@ class _ObstoreVersion(_Remote):
             raise _other_version(self._path)
         self._tag = tag
         return data
+
+
+def written_at(info: Mapping[str, Any]) -> Any:
+    """Return the time at which a file was written, as a filesystem of fsspec reports it, or None."""
+    return next((info[name] for name in WRITTEN if info.get(name)), None)
+
+
+def are_other_times(left: Any, right: Any) -> bool:
+    """Return whether two times at which a file was written differ. A listing may have fractions of seconds, or not."""
+    if (
+        isinstance(left, dt.datetime)
+        and isinstance(right, dt.datetime)
+        and not (left.microsecond and right.microsecond)
+    ):
+        left, right = left.replace(microsecond=0), right.replace(microsecond=0)
+    return bool(left != right)
 
 
 def open_version(source: Any, size: int, token: str) -> Source:

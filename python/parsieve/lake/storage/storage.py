@@ -17,7 +17,7 @@ from pyarrow import fs
 from parsieve._core import UnsupportedError
 from parsieve.io import index_location
 from parsieve.io.object_store import os_errors, store_at
-from parsieve.io.sources import ETAGS, Source, filesystem_of, local_path, open_source, open_version
+from parsieve.io.sources import ETAGS, Source, filesystem_of, local_path, open_source, open_version, written_at
 from parsieve.lake.storage.listing import (
     COARSE_NS,
     NEVER,
@@ -199,7 +199,7 @@ class Storage:
     def open_listed(self, path: str, size: int, token: str) -> Any:
         """Open the version of a file that a listing had. An object of obstore raises `ConflictError` if it has another.
 
-        On other filesystems, compare `stat` and `proof` afterwards.
+        On other filesystems, compare `stat` and `written` afterwards.
         """
         if self.filesystem is None or self.arrow() is not None:
             return self.open(path)
@@ -313,16 +313,16 @@ class Storage:
             return "-".join(str(metadata.get(name, "")) for name in (b"ETag", b"VersionId"))
         return ""
 
-    def proof(self, path: str) -> str:
-        """Return what changes if a file is replaced by another one and then restored, or "" if its token does.
+    def written(self, path: str) -> Any:
+        """Return when a file was written, or None if its token proves that it was not replaced and then restored.
 
         ETags of many stores depend on the bytes only, so the restored file has the same one. Filesystems of fsspec read
         whatever version a file has. obstore reads one version, and the tokens of other filesystems contain the time.
         """
         if not hasattr(self.filesystem, "cat_file"):
-            return ""
+            return None
         self.filesystem.invalidate_cache()
-        return self._proof(path)
+        return written_at(self.filesystem.info(path))
 
     def stat(self, path: str) -> str:
         """Return the present token of a file. Compare it to notice changes while you read the file."""
