@@ -185,7 +185,7 @@ class _Fsspec(_Remote):
 
     def size(self) -> int:
         info = self._filesystem.info(self._path)
-        self._version = _tagged(info["size"], next((info[name] for name in ETAGS if info.get(name)), None))
+        self._version = tagged(info["size"], next((info[name] for name in ETAGS if info.get(name)), None))
         return int(info["size"])
 
     def version(self) -> str:
@@ -205,7 +205,7 @@ class _Obstore(_Remote):
         with os_errors(self._path):
             head = self._filesystem.head(self._path)
         self._tag = head.get("e_tag")
-        self._version = _tagged(head["size"], self._tag)
+        self._version = tagged(head["size"], self._tag)
         return int(head["size"])
 
     def version(self) -> str:
@@ -284,7 +284,7 @@ class _ObstoreVersion(_Remote):
                 raise
             raise _other_version(self._path) from error
         tag = meta.get("e_tag")
-        if meta["size"] != self._size or not _is_version(self._token, _tagged(meta["size"], tag)):
+        if meta["size"] != self._size or not _is_version(self._token, tagged(meta["size"], tag)):
             raise _other_version(self._path)
         self._tag = tag
         return data
@@ -344,7 +344,7 @@ def _other_version(path: str) -> ConflictError:
     return ConflictError(f"{path} was replaced since it was listed; plan again")
 
 
-def _tagged(size: int, tag: Any) -> str:
+def tagged(size: int, tag: Any) -> str:
     """Return the first part of an object's token."""
     return f"{size}-" if tag is None else f"{size}-{str(tag).strip(chr(34))}-"
 
