@@ -182,10 +182,13 @@ class _PyArrow(_Remote):
 
 class _Fsspec(_Remote):
     _version = ""
+    # The time at which this version was written, if it is known.
+    written: Any = None
 
     def size(self) -> int:
         info = self._filesystem.info(self._path)
         self._version = tagged(info["size"], next((info[name] for name in ETAGS if info.get(name)), None))
+        self.written = written_at(info)
         return int(info["size"])
 
     def version(self) -> str:
@@ -240,7 +243,8 @@ class _FsspecVersion(_Fsspec):
     def changed(self) -> bool:
         self._filesystem.invalidate_cache()
         now = _Fsspec(self._filesystem, self._path)
-        return (now.size(), now.version()) != (self._size, self._version)
+        # A file that was replaced and then restored has the same ETag, but was written later.
+        return (now.size(), now.version()) != (self._size, self._version) or are_other_times(now.written, self.written)
 
 
 class _PyArrowVersion(_PyArrow):
