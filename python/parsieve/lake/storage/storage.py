@@ -317,7 +317,7 @@ class Storage:
         """Return when a file was written, or None if its token proves that it was not replaced and then restored.
 
         ETags of many stores depend on the bytes only, so the restored file has the same one. Filesystems of fsspec read
-        whatever version a file has. obstore reads one version, and the tokens of other filesystems contain the time.
+        the present version of a file. obstore reads one version, and the tokens of other filesystems contain the time.
         """
         if not hasattr(self.filesystem, "cat_file"):
             return None
