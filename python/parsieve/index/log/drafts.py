@@ -51,7 +51,7 @@ class Drafts(Store):
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Write a file unless its name is taken. Return whether the file has these bytes."""
-        # If this fails, the outcome of the commit stays unknown, whatever the next commits return.
+        # If this fails, the outcome of this commit is unknown. The results of later commits do not change that.
         was_uncertain, self._is_uncertain = self._is_uncertain, True
         # A client sends a request again if the answer was lost. The store then answers that the name is taken.
         written = self._store.put_if_absent(name, data) or contains(self._store, name, data)
