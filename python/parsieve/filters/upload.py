@@ -14,6 +14,7 @@ from parsieve.filters.report import RewriteReport
 from parsieve.io.fd import name_in_errors
 from parsieve.io.object_store import store_at
 from parsieve.io.ranges import RangeReader
+from parsieve.io.sources import tagged
 
 # The largest upload that S3 and compatible stores accept in one request. Only single requests can be conditional.
 LARGEST_UPLOAD = 5 << 30
@@ -45,6 +46,9 @@ def rewrite_object(source: Any, dest: Any, rewrite: Callable[[Path], RewriteRepo
     with tempfile.TemporaryDirectory(prefix="parsieve-") as folder:
         local = Path(folder) / "object.parquet"
         reader = RangeReader((store, path))
+        # An object that was replaced may be restored later, and then has the same ETag as before.
+        if reader.version != tagged(head["size"], tag):
+            raise ConflictError(f"{path} was changed in the meantime; nothing was uploaded")
         with name_in_errors(local), local.open("wb") as file:
             for data in reader.chunks(0, reader.size):
                 file.write(data)

@@ -15,6 +15,7 @@ from parsieve.index.bloom.compact import live_filters
 from parsieve.index.bloom.fill import put_filters
 from parsieve.index.bloom.shelf import SHELF_BYTES
 from parsieve.index.bloom.waiting import Budget, WaitingFilters
+from parsieve.index.build.executor import CHANGE_COST
 from parsieve.index.build.units import read_row_groups
 from parsieve.index.pages.build import build_maps
 from parsieve.index.scan.runs import UNSORTED_SHARE, WAITING_SHARE, check_memory, gather, merge
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
     from parsieve.index.sieve.slice_delta import SliceDelta
     from parsieve.io.store.base import Store
     from parsieve.lake.base import ColumnPath, Lake, Location, Slice
-
-# A change takes this many times more memory in a delta than in a run.
-CHANGE_COST = 5
 
 
 @dataclass

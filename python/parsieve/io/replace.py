@@ -2,7 +2,7 @@
 
 ```text
 copy into .parsieve-*.tmp, compare each chunk -> append -> fsync -> verify
-  -> lock -> source unchanged? -> rename -> fsync folder
+  -> lock -> source unchanged? -> rename, or link to a new name -> fsync folder
 ```
 
 The copy runs in its own thread while the caller computes what to append. A crash may leave the temporary file behind.
@@ -49,6 +49,8 @@ class Replacement:
                 nothing proves which version was copied, and `proven_versions` stays None.
         """
         self._source, self._expected, self._target = source, expected, target
+        # Whether the target is the source, maybe under another of its names.
+        self._replaces = target == Path(os.path.realpath(source)) or (target.exists() and target.samefile(source))
         self._detects_writes = detects_writes
         self._temporary = target.with_name(TEMPORARY.format(secrets.token_hex(8)))
         # The version tokens of the file before and after it was replaced, if both are certain.
@@ -117,10 +119,10 @@ class Replacement:
         # Until this object is closed, no other parsieve process can replace or change the source.
         descriptors.lock(self._source, self._old)
         descriptors.check_unchanged(self._source, self._old, self._expected)
-        if self._target != Path(os.path.realpath(self._source)) and self._target.exists():
-            raise FileExistsError(f"{self._target} was created in the meantime; nothing was replaced")
+        if not self._replaces and self._target.exists():
+            raise self._was_created()
         descriptors.remove_checksum(self._target)
-        os.replace(self._temporary, self._target)
+        self._rename()
         new_state = os.stat(self._target)
         # The modification time was set into the past, so any write after the rename would have changed it.
         is_ours = mtime is not None and new_state.st_mtime_ns == mtime and new_state.st_size == end
@@ -128,6 +130,24 @@ class Replacement:
             self.proven_versions = (descriptors.version_token(old_state), descriptors.version_token(new_state))
         descriptors.sync_folder(self._target.parent)
         return end
+
+    def _rename(self) -> None:
+        """Give the new file its name. A file of this name that another process has created meanwhile stays."""
+        if not self._replaces:
+            try:
+                os.link(self._temporary, self._target)
+            except FileExistsError:
+                raise self._was_created() from None
+            except OSError:
+                # The filesystem has no hard links, so the check before is all that is possible.
+                pass
+            else:
+                os.unlink(self._temporary)
+                return
+        os.replace(self._temporary, self._target)
+
+    def _was_created(self) -> FileExistsError:
+        return FileExistsError(f"{self._target} was created in the meantime; nothing was replaced")
 
     def _append(self, end: int, tail: Iterable[bytes]) -> int:
         """Wait until the first `end` bytes are copied, write `tail` after them, and return the new end."""

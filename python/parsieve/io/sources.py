@@ -5,6 +5,7 @@ A `Source` knows its size and reads byte ranges. All input of the package comes 
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
 import os
 import stat
@@ -12,6 +13,7 @@ import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 from parsieve.errors import ConflictError
@@ -28,6 +30,8 @@ Bytes = bytes | bytearray | memoryview
 LOCAL_GAP = 4 * 1024
 # Keys under which filesystems report the ETag of an object.
 ETAGS = ("ETag", "etag", "e_tag")
+# Keys under which filesystems of fsspec report the time at which a file was written.
+WRITTEN = ("mtime", "LastModified", "last_modified", "created")
 
 
 class Source(ABC):
@@ -178,10 +182,13 @@ class _PyArrow(_Remote):
 
 class _Fsspec(_Remote):
     _version = ""
+    # The time at which this version was written, if it is known.
+    written: Any = None
 
     def size(self) -> int:
         info = self._filesystem.info(self._path)
-        self._version = _tagged(info["size"], next((info[name] for name in ETAGS if info.get(name)), None))
+        self._version = tagged(info["size"], next((info[name] for name in ETAGS if info.get(name)), None))
+        self.written = written_at(info)
         return int(info["size"])
 
     def version(self) -> str:
@@ -201,7 +208,7 @@ class _Obstore(_Remote):
         with os_errors(self._path):
             head = self._filesystem.head(self._path)
         self._tag = head.get("e_tag")
-        self._version = _tagged(head["size"], self._tag)
+        self._version = tagged(head["size"], self._tag)
         return int(head["size"])
 
     def version(self) -> str:
@@ -236,7 +243,8 @@ class _FsspecVersion(_Fsspec):
     def changed(self) -> bool:
         self._filesystem.invalidate_cache()
         now = _Fsspec(self._filesystem, self._path)
-        return (now.size(), now.version()) != (self._size, self._version)
+        # A file that was replaced and then restored has the same ETag, but was written later.
+        return (now.size(), now.version()) != (self._size, self._version) or are_other_times(now.written, self.written)
 
 
 class _PyArrowVersion(_PyArrow):
@@ -280,10 +288,26 @@ class _ObstoreVersion(_Remote):
                 raise
             raise _other_version(self._path) from error
         tag = meta.get("e_tag")
-        if meta["size"] != self._size or not _is_version(self._token, _tagged(meta["size"], tag)):
+        if meta["size"] != self._size or not _is_version(self._token, tagged(meta["size"], tag)):
             raise _other_version(self._path)
         self._tag = tag
         return data
+
+
+def written_at(info: Mapping[str, Any]) -> Any:
+    """Return the time at which a file was written, as a filesystem of fsspec reports it, or None."""
+    return next((info[name] for name in WRITTEN if info.get(name)), None)
+
+
+def are_other_times(left: Any, right: Any) -> bool:
+    """Return whether two times at which a file was written differ. A listing may have fractions of seconds, or not."""
+    if (
+        isinstance(left, dt.datetime)
+        and isinstance(right, dt.datetime)
+        and not (left.microsecond and right.microsecond)
+    ):
+        left, right = left.replace(microsecond=0), right.replace(microsecond=0)
+    return bool(left != right)
 
 
 def open_version(source: Any, size: int, token: str) -> Source:
@@ -324,7 +348,7 @@ def _other_version(path: str) -> ConflictError:
     return ConflictError(f"{path} was replaced since it was listed; plan again")
 
 
-def _tagged(size: int, tag: Any) -> str:
+def tagged(size: int, tag: Any) -> str:
     """Return the first part of an object's token."""
     return f"{size}-" if tag is None else f"{size}-{str(tag).strip(chr(34))}-"
 

@@ -1,5 +1,6 @@
 """Objects of a store: replaced only with `upload=True`, and only if they did not change meanwhile."""
 
+import hashlib
 from typing import Any
 
 import fsspec
@@ -57,6 +58,40 @@ def test_a_concurrent_upload_is_not_overwritten(store: obstore.store.MemoryStore
     with pytest.raises(ps.ConflictError, match="nothing was uploaded"):
         ps.add_filters((Raced(), NAME), columns="id", upload=True)
     assert content(store) == b"another"
+
+
+def test_an_object_that_is_replaced_and_restored_keeps_its_rows(store: obstore.store.MemoryStore) -> None:
+    old, other = content(store), pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": range(5000, 8000)}), other)
+
+    class Hashing:
+        """The same store with ETags that depend on the bytes only, in which the object is replaced for a while."""
+
+        heads = 0
+
+        def _tag(self) -> str:
+            return hashlib.md5(content(store)).hexdigest()
+
+        def head(self, name: str) -> Any:
+            self.heads += 1
+            if self.heads == 2:
+                store.put(NAME, other.getvalue().to_pybytes())
+            return {**store.head(name), "e_tag": self._tag()}
+
+        def get(self, name: str, *, options: dict[str, Any]) -> Any:
+            assert options["if_match"] == self._tag()
+            return store.get(name, options={"range": options["range"]})
+
+        def put(self, name: str, data: Any, *, mode: dict[str, Any], use_multipart: bool) -> None:
+            store.put(NAME, old)
+            assert mode["e_tag"] == self._tag()
+            store.put(name, data)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+    with pytest.raises(ps.ConflictError, match="nothing was uploaded"):
+        ps.add_filters((Hashing(), NAME), columns="id", upload=True)
 
 
 def test_dest_writes_another_object(store: obstore.store.MemoryStore) -> None:

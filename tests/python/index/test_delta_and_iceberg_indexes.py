@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+import parsieve as ps
 from parsieve.index import TableIndex
 from parsieve.index.sieve import query
 from parsieve.io.index_location import BELOW
@@ -87,3 +89,34 @@ def test_the_index_answers_for_every_snapshot_of_its_table(tmp_path: Path, make:
         assert all(check(index, lake, snapshot) > 0 for snapshot in snapshots)
         index.compact(lake, snapshots[-1])
         assert index.verify(lake, snapshots[-1]) == []
+
+
+@pytest.mark.parametrize("kind", ["sieve", "bloom"])
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_an_index_does_not_answer_for_a_table_that_was_created_again(tmp_path: Path, kind: str, version: str) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    file = tmp_path / "t" / "data" / "in.parquet"
+    file.parent.mkdir(parents=True)
+    with ExitStack() as closing:
+        catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=str(tmp_path))
+        closing.callback(catalog.close)
+        catalog.create_namespace("n")
+
+        def create(keys: list[int]) -> ps.Table:
+            content = pa.table({"k": pa.array(keys, pa.int64())})
+            table = catalog.create_table(
+                "n.t", content.schema, location=str(tmp_path / "t"), properties={"format-version": version}
+            )
+            pq.write_table(content, file, compression="none", use_dictionary=False)
+            table.add_files([str(file)])
+            return ps.open_table(table)
+
+        create([1, 2, 3]).build_index("k", kind=kind)
+        size = file.stat().st_size
+        catalog.drop_table("n.t")
+        again = create([7, 8, 9])
+        # The name, the size, the number of rows and the sequence number are the same.
+        assert file.stat().st_size == size
+        assert again.count_uncovered() == {"k": 1}
+        assert again.plan("k = 8").to_arrow().num_rows == 1

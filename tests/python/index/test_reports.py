@@ -30,6 +30,7 @@ from parsieve.index import (
     UpdateReport,
 )
 from parsieve.index.log.drafts import Drafts, drafting
+from parsieve.index.log.folders import put_new
 from parsieve.index.log.garbage import GARBAGE_AGE
 from parsieve.index.log.log import Log
 from parsieve.index.reports import size_of
@@ -338,6 +339,28 @@ def test_drafts_are_kept_if_the_commit_may_have_succeeded() -> None:
     with pytest.raises(OSError, match="lost"):
         drafts.put_if_absent("commits/v1", b"names the root")
     drafts.discard()
+    assert [entry.name for entry in store.list("roots")] == ["roots/1.root"]
+
+
+def test_drafts_are_kept_if_an_earlier_commit_may_have_succeeded() -> None:
+    class Vanishing(ObjectStore):
+        is_connected = False
+
+        def put_if_absent(self, name: str, data: bytes) -> bool:
+            written = super().put_if_absent(name, data)
+            if not self.is_connected:
+                raise OSError("the answer was lost")
+            return written
+
+    store = Vanishing(MemoryStore(), "index")
+    with contextlib.suppress(ZeroDivisionError), drafting(store) as log:
+        log.store.put("roots/1.root", b"x")
+        assert put_new(log.store, "commits/v1", b"names the root")
+        store.is_connected = True
+        # Another writer commits the next version.
+        assert store.put_if_absent("commits/v2", b"names the root, too")
+        assert not put_new(log.store, "commits/v2", b"comes too late")
+        raise ZeroDivisionError
     assert [entry.name for entry in store.list("roots")] == ["roots/1.root"]
 
 

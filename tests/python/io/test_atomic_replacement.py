@@ -127,6 +127,33 @@ def test_a_source_that_changes_meanwhile_is_not_replaced(
         assert path.read_bytes() == kept.get(change, content)
 
 
+def test_a_file_that_is_created_at_the_last_moment_stays(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dest = path.with_name("new.parquet")
+    patch_os(monkeypatch, Meddling("link", lambda: dest.write_bytes(b"of another process")))
+    with pytest.raises(FileExistsError, match="created in the meantime"):
+        ps.add_filters(path, dest, columns="id")
+    assert dest.read_bytes() == b"of another process"
+    assert names(path.parent) == ["new.parquet", "t.parquet"]
+
+
+def test_a_new_file_is_written_without_hard_links(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def act() -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    patch_os(monkeypatch, Meddling("link", act))
+    ps.add_filters(path, path.with_name("new.parquet"), columns="id")
+    assert names(path.parent) == ["new.parquet", "t.parquet"]
+
+
+def test_another_name_of_the_source_gets_a_file_of_its_own(path: Path) -> None:
+    content, other = path.read_bytes(), path.with_name("other.parquet")
+    os.link(path, other)
+    ps.add_filters(path, other, columns="id", hard_links="break")
+    assert path.read_bytes() == content
+    with ps.open_filters(other) as filters:
+        assert filters.ranges()
+
+
 @pytest.mark.parametrize("call", ["write", "fsync", "replace", "fstat", "chmod", "open"])
 def test_a_system_error_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     content = path.read_bytes()

@@ -91,6 +91,20 @@ def test_updates_report_the_same_changes_as_local_ones(spark: Any, tmp_path: Pat
     assert not [one for one in LocalStore(where).list("segments") if one.name.endswith(".run")]
 
 
+def test_a_column_is_built_again_if_its_changes_exceed_the_memory_of_a_task(spark: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    folder.mkdir()
+    pq.write_table(pa.table({"k": range(100), "few": [1] * 100}), folder / "a.parquet")
+    pss.build_index(spark, str(folder), ["k", "few"], kind="sieve")
+    shuffled = pa.array([number * 7_919_000_003 % 2**61 for number in range(200_000)])
+    pq.write_table(pa.table({"k": shuffled, "few": [2] * len(shuffled)}), folder / "b.parquet")
+    view = pss.update_index(spark, str(folder), memory=1 << 20, compaction=False)
+    assert [len(view.columns[name,].deltas) for name in ("k", "few")] == [0, 1]
+    lake = open_lake(str(folder))
+    assert TableIndex.of(lake).verify(lake, lake.snapshot()) == []
+    assert {location.group for location in view.lookup("k", query.equals(shuffled[1]))} == {"b.parquet"}
+
+
 def test_changed_columns_are_rebuilt_and_grown_ones_compacted(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

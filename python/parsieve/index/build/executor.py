@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from parsieve.index.sieve.slice_delta import SliceDelta
 
 
+# A change takes this many times more memory in a delta than in a run.
+CHANGE_COST = 5
+
 RowsT = TypeVar("RowsT", bound=ColumnRows)
 Shelves = tuple["Shelf", ...]
 

@@ -21,7 +21,7 @@ class Drafts(Store):
         super().__init__()
         self._store = store
         self._names: builtins.list[str] = []
-        # Whether a commit failed in a way that may have written the version, which then references the files.
+        # Whether a commit since the files were written may have succeeded, and its version then references them.
         self._is_uncertain = False
 
     @property
@@ -51,10 +51,11 @@ class Drafts(Store):
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Write a file unless its name is taken. Return whether the file has these bytes."""
-        self._is_uncertain = True
+        # If this fails, the outcome of this commit is unknown. The results of later commits do not change that.
+        was_uncertain, self._is_uncertain = self._is_uncertain, True
         # A client sends a request again if the answer was lost. The store then answers that the name is taken.
         written = self._store.put_if_absent(name, data) or contains(self._store, name, data)
-        self._is_uncertain = False
+        self._is_uncertain = was_uncertain and not written
         if written:
             self._names.clear()
         return written

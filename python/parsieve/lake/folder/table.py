@@ -20,6 +20,7 @@ from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.io.index_location import BELOW, Places
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
+from parsieve.io.sources import are_other_times
 from parsieve.lake.base import NO_CHANGE_TIME, AsOf, ColumnPath, Slice, Snapshot
 from parsieve.lake.folder import hive
 from parsieve.lake.folder.slices import FolderSlices
@@ -233,23 +234,38 @@ class ParquetDir(Adapter):
         """Return the rows of one file. Raises `ConflictError` if the file has changed since it was listed."""
         if self.keys is not None and self._exposed is not None:
             self._check_readable(file_slice, [path for path in columns if path not in self._exposed])
+        written = self._written(file_slice)
         try:
             yield from super().read_keys(file_slice, columns)
         except FAILURES as error:
             # The file may be incomplete because another process writes to it.
-            self._check_unchanged(file_slice, error)
+            self._check_unchanged(file_slice, written, error)
             raise
-        self._check_unchanged(file_slice)
+        self._check_unchanged(file_slice, written)
 
-    def _check_unchanged(self, file_slice: Slice, error: Exception | None = None) -> None:
-        """Raise `ConflictError` if the file has changed since it was listed."""
+    def listed_rows(self, file_slice: Slice) -> FileRows:
+        """Return the rows of the listed version of a file."""
+        path, size, token = file_slice.native.path, file_slice.size or 0, file_slice.token
+        return replace(self.rows(file_slice), open=partial(self._storage.open_listed, path, size, token))
+
+    def _written(self, file_slice: Slice) -> Any:
+        """Return when a file was written, unless its token proves that it was not replaced and restored since then."""
+        try:
+            return self._storage.written(file_slice.native.path) if file_slice.token else None
+        except FileNotFoundError as error:
+            raise ConflictError(f"{file_slice.path} was removed since it was listed; try again") from error
+
+    def _check_unchanged(self, file_slice: Slice, written: Any, error: Exception | None = None) -> None:
+        """Raise `ConflictError` if the file has changed since it was listed, or was replaced and then restored."""
         if not file_slice.token:
             return
+        path = file_slice.native.path
         try:
-            token = self._storage.stat(file_slice.native.path)
+            is_same = self._storage.stat(path) == file_slice.token
+            is_same = is_same and not are_other_times(self._storage.written(path), written)
         except FileNotFoundError:
             raise ConflictError(f"{file_slice.path} was removed while it was read; try again") from error
-        if token != file_slice.token:
+        if not is_same:
             raise ConflictError(f"{file_slice.path} was changed while it was read; try again") from error
 
     def _check_readable(self, file_slice: Slice, columns: Sequence[ColumnPath]) -> None:

@@ -33,8 +33,8 @@ _SCHEMA = pa.schema(
         "path": pa.string(),
         "size": pa.int64(),
         "rows": pa.int64(),
-        "added": pa.int64(),
         "sequence": pa.int64(),
+        "snapshot": pa.int64(),
         "format": pa.string(),
         "is_encrypted": pa.bool_(),
         "partition": pa.int32(),
@@ -87,8 +87,9 @@ class Deletes:
 class DataFiles:
     """The data files of a snapshot, in the order of its manifests."""
 
-    # The columns of `_SCHEMA`. `added` is the commit that added a file: a sequence number, or a snapshot ID in format
-    # version 1. It is part of the token, because a later commit may write another file to the same path.
+    # The columns of `_SCHEMA`. `sequence` and `snapshot` are the commit that added a file: its sequence number, 0 in
+    # format version 1, and its snapshot ID. Both are part of the token, because a later commit may write another file
+    # to the same path. So may a table that is created again there, and its sequence numbers start again.
     columns: pa.RecordBatch
     # The partitions with their records. The column `partition` contains positions in this list.
     partitions: list[tuple[Partition, Any]]
@@ -246,8 +247,8 @@ class _Manifest:
             rows[_PATH],
             rows[_SIZE],
             rows[_ROWS],
-            pc.if_else(pc.equal(sequence, 0), snapshot, sequence),
             sequence,
+            snapshot,
             pc.utf8_upper(rows[_FORMAT]),
             pc.fill_null(pc.greater(pc.binary_length(rows[_KEY]), 0), False),
             partition.indices,

@@ -196,7 +196,7 @@ class IcebergSlices(Slices):
     @cached_property
     def token(self) -> pa.StringArray:
         """The token of each file: its size, its number of rows, its commit, how it is read, and its deletes."""
-        numbers = (self.files[name].cast(pa.string()) for name in ("size", "rows", "added"))
+        numbers = (self.files[name].cast(pa.string()) for name in ("size", "rows", "sequence", "snapshot"))
         tokens = pc.binary_join_element_wise(*numbers, "-")
         if self._table.token:
             tokens = pc.binary_join_element_wise(tokens, self._table.token, "-")

@@ -29,7 +29,11 @@ class Adapter(Lake):
         schema: pa.Schema = file_slice.native.schema
         for path in columns:
             leaf_field(schema, path)
-        return leaves(self.rows(file_slice).batches(pruned(schema, columns)), columns)
+        return leaves(self.listed_rows(file_slice).batches(pruned(schema, columns)), columns)
+
+    def listed_rows(self, file_slice: Slice) -> Rows:
+        """Return the live rows of a slice for an index, which binds them to the slice's token."""
+        return self.rows(file_slice)
 
     def read(
         self,

@@ -17,7 +17,7 @@ from pyarrow import fs
 from parsieve._core import UnsupportedError
 from parsieve.io import index_location
 from parsieve.io.object_store import os_errors, store_at
-from parsieve.io.sources import ETAGS, Source, filesystem_of, local_path, open_source
+from parsieve.io.sources import ETAGS, Source, filesystem_of, local_path, open_source, open_version, written_at
 from parsieve.lake.storage.listing import (
     COARSE_NS,
     NEVER,
@@ -196,6 +196,15 @@ class Storage:
             return filesystem.open_input_file(path)
         return pa.PythonFile(_Ranged(open_source(self.source(path))), mode="r")
 
+    def open_listed(self, path: str, size: int, token: str) -> Any:
+        """Open the version of a file that a listing had. An object of obstore raises `ConflictError` if it has another.
+
+        On other filesystems, compare `stat` and `written` afterwards.
+        """
+        if self.filesystem is None or self.arrow() is not None:
+            return self.open(path)
+        return pa.PythonFile(_Ranged(open_version(self.source(path), size, token)), mode="r")
+
     def list(self) -> Listing:
         """Return all files below the folder that engines do not ignore, sorted by path, or the single file.
 
@@ -303,6 +312,17 @@ class Storage:
                 metadata = file.metadata() or {}
             return "-".join(str(metadata.get(name, "")) for name in (b"ETag", b"VersionId"))
         return ""
+
+    def written(self, path: str) -> Any:
+        """Return when a file was written, or None if its token proves that it was not replaced and then restored.
+
+        ETags of many stores depend on the bytes only, so the restored file has the same one. Filesystems of fsspec read
+        the present version of a file. obstore reads one version, and the tokens of other filesystems contain the time.
+        """
+        if not hasattr(self.filesystem, "cat_file"):
+            return None
+        self.filesystem.invalidate_cache()
+        return written_at(self.filesystem.info(path))
 
     def stat(self, path: str) -> str:
         """Return the current token of a file. Compare it with an earlier one to notice changes during a read."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from parsieve import _core
 from parsieve.index.bloom.shelf import BLOCK, SHELF_BYTES
+from parsieve.index.build.executor import CHANGE_COST
 from parsieve.index.pages.build import put_in_parts
 from parsieve.index.scan.runs import check_memory
 from parsieve.index.scan.units import UnitNumbers
@@ -127,10 +128,13 @@ class SparkExecutor:
             bases[path] = sieve.join_parts(job, parts, rows[path], slices, instant)
         return bases
 
-    def write_delta(self, delta: Delta | SliceDelta, rows: StoredRows | None) -> DeltaPart:
-        """Store a delta of one column with these rows, in one task."""
+    def write_delta(self, delta: Delta | SliceDelta, rows: StoredRows | None) -> DeltaPart | None:
+        """Store a delta of one column with these rows, in one task. Return None if it does not fit into its memory."""
         if rows is None or not rows.runs:
             return delta.put(self.store)
+        if sum(run.size for run in rows.runs) * CHANGE_COST > self.memory:
+            # A build divides the rows among tasks instead.
+            return None
         task = sieve.DeltaTask(self.store, delta, rows.runs)
         [part] = executors.run(self.spark, "write the changes", sieve.write_delta, [task])
         return part

@@ -50,7 +50,8 @@ def update_index(
     streaming query. Until it is done, every query reads the changed files. The arguments are the same as for
     `build_index`.
 
-    Columns that have too many updates are compacted, unless `compaction` is false.
+    Columns that have too many updates are compacted, unless `compaction` is false. A column is built again if its
+    changes do not fit into `memory`, because one task writes them.
 
     >>> import tempfile, parsieve.spark as pss
     >>> spark = pss.session()  # doctest: +SKIP

@@ -1,7 +1,8 @@
-"""A file on an fsspec filesystem is replaced or deleted between two requests of a plan or of a read."""
+"""A file on an fsspec filesystem is replaced or deleted between two requests of a plan, of a read or of a build."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import threading
@@ -99,6 +100,11 @@ def replace(filesystem: MemoryFileSystem) -> None:
     filesystem.pipe_file("/t/0.parquet", NEW)
 
 
+def restore(filesystem: MemoryFileSystem) -> None:
+    filesystem.store["/t/0.parquet"].truncate(0)
+    filesystem.pipe_file("/t/0.parquet", OLD)
+
+
 def delete(filesystem: MemoryFileSystem) -> None:
     filesystem.store.pop("/t/0.parquet")
 
@@ -147,6 +153,26 @@ def test_the_rows_are_of_one_version(
     assert {"old", "new"} <= found
 
 
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_the_rows_are_of_one_version_if_the_file_is_restored(filesystem: TaggedMemory, is_indexed: bool) -> None:
+    """The restored file has the same ETag as before."""
+    found = set()
+    for first, last in itertools.combinations(range(1, 9), 2):
+        count_from_now(None)
+        filesystem.pipe_file("/t/0.parquet", OLD)
+        table = ps.open_table((filesystem, "/t"), index_location=(obstore.store.MemoryStore(), "i"))
+        if is_indexed:
+            table.build_index("id", kind="sieve", unit="row_group", progress=False)
+        TaggedMemory.changes = (replace, *[lambda _: None] * (last - first - 1), restore)
+        try:
+            answer = plan_and_read(table, lambda first=first: count_from_now(first))  # type: ignore[misc]
+        except ps.ConflictError:
+            answer = ["conflict"]
+        assert answer in (["old"], ["new"] * 100, ["conflict"]), (first, last)
+        found.add(answer[0])
+    assert "old" in found
+
+
 @pytest.mark.parametrize("read", [plan_and_read, look_up])
 @pytest.mark.parametrize("changes", [(delete,), (delete, write)])
 @pytest.mark.parametrize("is_planned_first", [True, False])
@@ -176,3 +202,29 @@ def test_a_file_is_deleted(
     # Without a change, and with a deletion before the first request.
     assert "old" in found
     assert changes != (delete,) or ("conflict" if is_planned_first and read is plan_and_read else "other") in found
+
+
+@pytest.mark.parametrize(("kind", "unit"), [("sieve", "file"), ("sieve", "row_group"), ("bloom", "file")])
+def test_an_index_has_no_rows_of_a_file_that_was_replaced_and_restored(
+    filesystem: TaggedMemory, kind: str, unit: str
+) -> None:
+    """The restored file has the same ETag as before."""
+    covered = set()
+    for first in range(1, 12):
+        for last in range(first + 1, 14):
+            count_from_now(None)
+            filesystem.pipe_file("/t/0.parquet", OLD)
+            place = obstore.store.MemoryStore(), "i"
+            table = ps.open_table((filesystem, "/t"), index_location=place)
+            TaggedMemory.changes = (replace, *[lambda _: None] * (last - first - 1), restore)
+            count_from_now(first)
+            # The only file cannot be read.
+            with contextlib.suppress(ps.ConflictError, ps.FormatError):
+                table.build_index("id", kind=kind, unit=unit, progress=False)
+            count_from_now(None)
+            restore(filesystem)
+            table = ps.open_table((filesystem, "/t"), index_location=place)
+            covered.add(table.count_uncovered().get("id"))
+            for key in (5, 250):
+                assert table.plan(f"id = {key}").to_arrow().num_rows == 1, (first, last)
+    assert covered >= {0, None}
