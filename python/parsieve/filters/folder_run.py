@@ -60,7 +60,8 @@ def for_each_file(
 
 def local_folder(source: Any) -> Path | None:
     """Return the path if the source is a local folder, or None for a file, a URI or anything else."""
-    if not isinstance(source, (str, os.PathLike)):
+    # An empty text is no path, although `Path` takes it for the current folder.
+    if not source or not isinstance(source, (str, os.PathLike)):
         return None
     path = Path(source).expanduser()
     return path if path.is_dir() else None
