@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from parsieve.server.app import CLIENT_PLANNING, PLANNING, open_routes
 from parsieve.server.gate import Gate, json_response
@@ -68,6 +69,9 @@ class _Service:
         path = request.scope["raw_path"].decode("ascii").partition("?")[0]
         if not path.startswith("/v1/"):
             raise unsupported("the path is not one of the Iceberg REST protocol")
+        if any(part in (".", "..") for part in unquote(path).split("/")):
+            # The upstream server, or the client library, would take them for another path, even outside of its catalog.
+            raise bad_request("a part of the path is . or ..")
         match, body = _TABLE.fullmatch(path), await self._gate.body(request)
         is_read = request.method == "GET"
         if match and match["rest"]:

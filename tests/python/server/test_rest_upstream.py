@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -142,3 +144,17 @@ def test_other_requests_are_forwarded(upstream: tuple[Guarded, str]) -> None:
     assert (refused.status_code, refused.headers["x-upstream"]) == (403, "yes")
     config = requests.get(f"{uri}/v1/config", headers=headers, timeout=60).json()
     assert config["overrides"]["scan-planning-mode"] == "server"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/../../admin", "/v1/%2e%2E/%2e%2e/admin", "/v1/x/..%2F..%2Fadmin", "/v1/./config", "/v1/namespaces/.."],
+)
+def test_no_path_leaves_the_upstream_catalog(upstream: tuple[Guarded, str], path: str) -> None:
+    guarded, uri = upstream
+    connection = http.client.HTTPConnection(uri.removeprefix("http://"), timeout=60)
+    connection.request("GET", path, headers={"Authorization": "Bearer alice"})
+    response = connection.getresponse()
+    assert (response.status, json.loads(response.read())["error"]["message"]) == (400, "a part of the path is . or ..")
+    connection.close()
+    assert guarded.seen == []
