@@ -14,7 +14,7 @@ from parsieve.server.plan_store import PlanStore
 from parsieve.server.planner import Planner
 from parsieve.server.protocol.errors import bad_request, unsupported
 from parsieve.server.protocol.requests import read_json, read_plan_request
-from parsieve.server.rest_catalog import RestCatalog, UpstreamError, caller
+from parsieve.server.rest_catalog import ForeignStorageError, RestCatalog, UpstreamError, caller
 from parsieve.server.settings import Limits
 
 if TYPE_CHECKING:
@@ -106,7 +106,10 @@ class _Service:
         owner = (table, caller(request.headers))
         match request.method, rest.split("/")[1:]:
             case "POST", ["plan"]:
-                planned = self._planner.plan((table, rights), loaded, read_plan_request(body))
+                try:
+                    planned = self._planner.plan((table, rights), loaded, read_plan_request(body))
+                except ForeignStorageError as error:
+                    raise unsupported(str(error)) from None
                 return self._plans.answer(owner, planned)
             case "GET", ["plan", plan_id]:
                 return self._plans.plan(owner, plan_id)

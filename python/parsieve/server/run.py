@@ -56,6 +56,10 @@ def serve(
         raise ValueError(
             f"{listening.host} can be reached from other machines, so requests need a token: pass --token-file"
         )
+    for file in filter(None, (listening.tls_cert, listening.tls_key)):
+        # The error of the library for TLS names no file.
+        if not Path(file).is_file():
+            raise FileNotFoundError(f"no such file: {file}")
     if (listening.tls_cert is None) != (listening.tls_key is None):
         raise ValueError("TLS needs both --tls-cert and --tls-key")
     app = (

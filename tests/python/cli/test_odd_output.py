@@ -187,3 +187,11 @@ def test_an_empty_path_is_no_table(folder: Path, monkeypatch: Any) -> None:
     for function in (ps.add_filters, ps.drop_filters, ps.check_filters):
         with pytest.raises((ps.UnsupportedError, FileNotFoundError)):
             function("")
+
+
+@pytest.mark.parametrize("options", [["--timeout", "0"], ["--timeout", "nan"], ["--max-plans", "0"]])
+def test_a_server_that_could_answer_nothing_does_not_start(capsys: Any, options: list[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["serve", "sqlite:///absent.db", *options])
+    assert stop.value.code == 2
+    assert f"{options[1]!r} is not a number of" in capsys.readouterr().err
