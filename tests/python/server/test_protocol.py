@@ -178,6 +178,6 @@ def test_a_server_for_other_machines_needs_a_token(tmp_path: Path) -> None:
         serve(f"sqlite:///{tmp_path}/c.db", Listening("0.0.0.0"), token=None, options={})
     with pytest.raises(ValueError, match="--tls-key"):
         serve(f"sqlite:///{tmp_path}/c.db", Listening(tls_cert="cert.pem"), token=None, options={})
+    pair = Listening(tls_cert=f"{tmp_path}/cert.pem", tls_key=f"{tmp_path}/key.pem")
     with pytest.raises(FileNotFoundError, match=r"no such file: .*cert\.pem"):
-        pair = Listening(tls_cert=f"{tmp_path}/cert.pem", tls_key=f"{tmp_path}/key.pem")
         serve(f"sqlite:///{tmp_path}/c.db", pair, token=None, options={})
