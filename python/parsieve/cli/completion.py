@@ -6,8 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-# What to complete for a value, by its name in the help.
-PATHS = {"FILE", "DIR", "PLACE", "SOURCE", "TABLE"}
+from parsieve.cli.parser import PATHS
 
 
 @dataclass(frozen=True)

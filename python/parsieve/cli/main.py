@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from parsieve._core import ParsieveError
-from parsieve.cli.output import Console
+from parsieve.cli.output import Console, OutputClosedError, discard, flush, print_any_text
 from parsieve.cli.parser import UsageError, read_early
 from parsieve.errors import describe
 from parsieve.io import interrupts
 
+_EXPECTED = (ParsieveError, OSError, ValueError, TypeError, ImportError, OverflowError)
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
@@ -31,12 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     is_program = arguments is None
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     console = Console(**read_early(arguments))
+    if is_program:
+        print_any_text()
     try:
         with interrupts.handled(until_exit=is_program):
             return _run(arguments, console)
-    except BrokenPipeError:
-        # The reader closed the pipe. Python would raise again when it closes the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OutputClosedError:
+        discard()
         return 0
     except KeyboardInterrupt:
         return _interrupted(console, is_program)
@@ -59,18 +61,28 @@ def _run(arguments: list[str], console: Console) -> int:
             warnings.showwarning = _shown_by(console)
             options = build_parser().parse_args(arguments, argparse.Namespace(console=console))
             code: int = options.run(options)
-    except (ParsieveError, OSError, ValueError, TypeError, ImportError) as error:
-        if isinstance(error, BrokenPipeError) or interrupts.requested():
+        flush()
+    except OutputClosedError:
+        raise
+    except BaseException as error:
+        try:
+            flush()
+        except (OutputClosedError, OSError):
+            discard()
+        is_expected = isinstance(error, _EXPECTED) or _is_of_arrow(error)
+        if not is_expected or interrupts.requested():
             raise
         console.error(_message(error, options), type(error).__name__)
         code = 2
-    finally:
-        # Do this here, because Python would print errors at exit.
-        sys.stdout.flush()
     return code
 
 
-def _message(error: Exception, options: argparse.Namespace) -> str:
+def _is_of_arrow(error: BaseException) -> bool:
+    """Return whether pyarrow raised an error. Some of its errors have no other base class."""
+    return any(kind.__name__ == "ArrowException" for kind in type(error).__mro__)
+
+
+def _message(error: BaseException, options: argparse.Namespace) -> str:
     """Return the error as one line that names the file or table."""
     text = describe(error, getattr(options, "file", None))
     is_forbidden = isinstance(error, OSError) and error.errno in _READ_ONLY

@@ -2,17 +2,57 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import logging
 import os
 import sys
+import unicodedata
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from parsieve.cli.texts.hints import in_shell
 
 STYLES = {"bold": "1", "dim": "2", "red": "1;31", "yellow": "1;33"}
+
+
+class OutputClosedError(Exception):
+    """The reader of standard output has closed it, so nobody needs the rest."""
+
+
+def write(text: str) -> None:
+    """Print text to standard output. Its errors are told apart from those of files and connections."""
+    try:
+        print(text)
+    except BrokenPipeError:
+        raise OutputClosedError from None
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from None
+
+
+def flush() -> None:
+    """Write all that was printed. Python would print errors of this at exit."""
+    try:
+        # It is None if the shell closed it (>&-).
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise OutputClosedError from None
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from None
+
+
+def discard() -> None:
+    """Let nothing more reach standard output, because Python writes what is left at exit, and would fail again."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write_aside(text: str) -> None:
+    """Print text to standard error. If nobody can read it, the exit code still tells the result."""
+    with suppress(OSError):
+        print(text, file=sys.stderr)
 
 
 class Console:
@@ -30,45 +70,45 @@ class Console:
 
     def line(self, text: str) -> None:
         """Print a line of data."""
-        print(text)
+        write(text)
 
     def json(self, data: Any) -> None:
         """Print data as JSON."""
-        print(json.dumps(data, indent=2, allow_nan=False, default=str))
+        write(json.dumps(data, indent=2, allow_nan=False, default=str))
 
     def table(self, names: Sequence[str], rows: Sequence[dict[str, Any]], right: Sequence[str] = ()) -> None:
         """Print rows under the names of their columns; numbers, and the columns in `right`, are aligned right."""
         cells = [list(names)] + [[cell(row.get(name)) for name in names] for row in rows]
-        widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
+        widths = [max(_width(line[at]) for line in cells) for at in range(len(names))]
         to_right = [name in right or all(not isinstance(row.get(name), str) for row in rows) for name in names]
         for number, line in enumerate(cells):
             padded = [
-                text.rjust(width) if is_right else text.ljust(width)
+                " " * (width - _width(text)) + text if is_right else text + " " * (width - _width(text))
                 for text, width, is_right in zip(line, widths, to_right, strict=True)
             ]
             text = "  ".join(padded).rstrip()
-            print(text if number else self.styled(text, "bold", sys.stdout))
+            write(text if number else self.styled(text, "bold", sys.stdout))
 
     def note(self, text: str) -> None:
         """Print a summary or a hint, unless `--quiet` or `--json` is set."""
         if not self.quiet and not self.as_json:
-            print(self.styled(in_shell(text), "dim", sys.stderr), file=sys.stderr)
+            _write_aside(self.styled(in_shell(text), "dim", sys.stderr))
 
     def warn(self, text: str, kind: str = "warning") -> None:
         """Print a warning: as one line of text, or as one line of JSON with `--json`."""
         text = in_shell(text)
         if self.as_json:
-            print(json.dumps({"warning": {"type": kind, "message": text}}), file=sys.stderr)
+            _write_aside(json.dumps({"warning": {"type": kind, "message": text}}))
         else:
-            print(f"parsieve: {self.styled('warning:', 'yellow', sys.stderr)} {text}", file=sys.stderr)
+            _write_aside(f"parsieve: {self.styled('warning:', 'yellow', sys.stderr)} {text}")
 
     def error(self, text: str, kind: str) -> None:
         """Print an error: as one line of text, or as one line of JSON with `--json`."""
         text = in_shell(text)
         if self.as_json:
-            print(json.dumps({"error": {"type": kind, "message": text}}), file=sys.stderr)
+            _write_aside(json.dumps({"error": {"type": kind, "message": text}}))
         else:
-            print(f"{self.styled('parsieve:', 'red', sys.stderr)} {text}", file=sys.stderr)
+            _write_aside(f"{self.styled('parsieve:', 'red', sys.stderr)} {text}")
 
     @contextmanager
     def logging(self) -> Iterator[None]:
@@ -109,10 +149,56 @@ def in_color(choice: str, stream: TextIO) -> bool:
 
 
 def cell(value: Any) -> str:
-    """Return the text of a value in a table."""
+    r"""Return the text of a value in a table, with escapes for what would break its line or control the terminal.
+
+    >>> from parsieve.cli.output import cell
+    >>> print(cell("two\nlines"), cell(("address", "zip")), cell(None))
+    two\nlines address.zip -
+    """
     if value is None:
         return "-"
-    return ".".join(value) if isinstance(value, tuple) else str(value)
+    text = ".".join(value) if isinstance(value, tuple) else str(value)
+    if text.isprintable():
+        return text
+    return "".join(
+        character.encode("unicode_escape").decode("ascii") if unicodedata.category(character) in _ESCAPED else character
+        for character in text
+    )
+
+
+# Control characters, halves of surrogate pairs, and separators of lines.
+_ESCAPED = ("Cc", "Cs", "Zl", "Zp")
+
+
+def _width(text: str) -> int:
+    """Return how many cells of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(character) else 1 + (unicodedata.east_asian_width(character) in "WF")
+        for character in text
+    )
+
+
+def print_any_text() -> None:
+    """Let standard output print every text, whatever its encoding. A report must not fail after the work is done."""
+
+    def escaped(error: UnicodeError) -> tuple[bytes, int]:
+        if not isinstance(error, UnicodeEncodeError):
+            raise error
+        # The bytes of names that are not UTF-8 stay as they are, so that other programs find the files.
+        parts = (
+            bytes([ord(character) - 0xDC00])
+            if "\udc80" <= character <= "\udcff"
+            else character.encode("ascii", "backslashreplace")
+            for character in error.object[error.start : error.end]
+        )
+        return b"".join(parts), error.end
+
+    codecs.register_error("parsieve", escaped)
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="parsieve")
 
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")

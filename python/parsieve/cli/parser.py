@@ -13,6 +13,8 @@ from parsieve.errors import did_you_mean
 
 Run = Callable[[argparse.Namespace], int]
 
+# The names of values that are paths or URIs.
+PATHS = {"FILE", "DIR", "PLACE", "SOURCE", "TABLE"}
 COLORS = ("auto", "always", "never")
 # Bytes per unit: decimal units, and binary units with an "i".
 _UNITS = {"B": 1} | {
@@ -95,6 +97,9 @@ class Commands:
     def finish(self) -> None:
         """Add the options that all commands share, below the command's own."""
         for parser, json in self._leaves:
+            for action in parser._actions:
+                if action.metavar in PATHS and action.type is None:
+                    action.type = place_of
             add_output_options(parser, json=json)
             positionals = [_usage(action) for action in parser._actions if not action.option_strings]
             parser.usage = " ".join([parser.prog, "[OPTIONS]", *positionals])
@@ -160,7 +165,8 @@ def size_of(text: str) -> int:
     unit = units.get(match[2].casefold() or "b") if match else None
     if match is None or unit is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write a number of bytes, 512MB or 2GiB")
-    return int(float(match[1]) * unit)
+    # Larger sizes than 64 bits are no use, and could be infinite.
+    return int(min(float(match[1]) * unit, float(1 << 62)))
 
 
 def rate_of(text: str) -> float:
@@ -195,7 +201,15 @@ def rows_of(text: str) -> int:
     """Return a number of rows."""
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows")
-    return int(text)
+    # No table has more rows than that, and Python converts no longer numbers.
+    return int(text) if len(text) < 19 else (1 << 63) - 1
+
+
+def place_of(text: str) -> str:
+    """Return a path or URI. An empty one, as of an unset variable, would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty; for the current folder, write .")
+    return text
 
 
 def days_of(text: str) -> dt.timedelta:

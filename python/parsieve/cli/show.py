@@ -12,6 +12,7 @@ from typing import Any
 
 import parsieve as ps
 from parsieve.cli.completion import SHELLS, completion
+from parsieve.cli.output import flush
 from parsieve.cli.parser import Commands, Parser, rate_of, size_of
 from parsieve.cli.tables import add_opening, add_timezone, open_of
 from parsieve.wording import count
@@ -131,7 +132,8 @@ def _demo(options: argparse.Namespace) -> int:
 
     def say(line: str) -> None:
         if not options.console.quiet:
-            print(line, flush=True)
+            options.console.line(line)
+            flush()
 
     sizes = {"files": options.files, "rows": options.rows, "spark": not options.no_spark}
     if options.keep is None:

@@ -262,12 +262,26 @@ def _column_and_keys(options: argparse.Namespace) -> tuple[str, list[KeyText]]:
 
 def _printable_rows(table: pa.Table) -> list[dict[str, Any]]:
     """Return rows whose values can be printed as JSON. Times are text, because Python's have no nanoseconds."""
+    for place, column in enumerate(table.schema):
+        printed = _with_times_as_text(column.type)
+        if printed != column.type:
+            table = table.set_column(place, column.name, table.column(place).cast(printed))
+    return [{name: _printable(value) for name, value in row.items()} for row in table.to_pylist()]
+
+
+def _with_times_as_text(kind: pa.DataType) -> pa.DataType:
+    """Return a type with strings in place of times, at any depth."""
     import pyarrow as pa
 
-    for place, column in enumerate(table.schema):
-        if pa.types.is_temporal(column.type) and not pa.types.is_duration(column.type):
-            table = table.set_column(place, column.name, table.column(place).cast(pa.string()))
-    return [{name: _printable(value) for name, value in row.items()} for row in table.to_pylist()]
+    if pa.types.is_temporal(kind):
+        return kind if pa.types.is_duration(kind) else pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_with_times_as_text(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_with_times_as_text(kind.key_type), _with_times_as_text(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_times_as_text(kind.value_type)))
+    return kind
 
 
 def _printable(value: Any) -> Any:

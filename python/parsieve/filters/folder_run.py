@@ -28,12 +28,19 @@ class Outcome(NamedTuple, Generic[Result]):
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """Return the Parquet files in a folder and below it, sorted, without hidden ones (`_` or `.`)."""
+    """Return the Parquet files in a folder and below it, sorted, without hidden ones (`_` or `.`).
+
+    A symbolic link to another of these files is left out: two threads must not change one file.
+    """
     paths = []
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
         paths += [Path(parent, name) for name in names if name.endswith(SUFFIXES) and not name.startswith((".", "_"))]
-    return sorted(paths)
+    links = [path for path in paths if path.is_symlink()]
+    if not links:
+        return sorted(paths)
+    by_target = {os.path.realpath(path): path for path in [*sorted(links, reverse=True), *sorted({*paths} - {*links})]}
+    return sorted(by_target.values())
 
 
 def for_each_file(
@@ -60,7 +67,8 @@ def for_each_file(
 
 def local_folder(source: Any) -> Path | None:
     """Return the path if the source is a local folder, or None for a file, a URI or anything else."""
-    if not isinstance(source, (str, os.PathLike)):
+    # An empty text is no path, although `Path` takes it for the current folder.
+    if not source or not isinstance(source, (str, os.PathLike)):
         return None
     path = Path(source).expanduser()
     return path if path.is_dir() else None

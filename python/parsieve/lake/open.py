@@ -60,6 +60,8 @@ def open_lake(
     >>> open_lake(folder).snapshot().slices[0].group
     'part-0.parquet'
     """
+    if isinstance(source, str) and not source:
+        raise ValueError("the path of the table is empty; for the current folder, write '.'")
     format = format or _format_of_object(source) or _format_of_folder(source, storage_options)
     if format not in _ADAPTERS:
         raise ValueError(f"format must be one of {', '.join(_ADAPTERS)}, not {format!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from parsieve.server.app import CLIENT_PLANNING, PLANNING, open_routes
 from parsieve.server.gate import Gate, json_response
@@ -13,7 +14,7 @@ from parsieve.server.plan_store import PlanStore
 from parsieve.server.planner import Planner
 from parsieve.server.protocol.errors import bad_request, unsupported
 from parsieve.server.protocol.requests import read_json, read_plan_request
-from parsieve.server.rest_catalog import RestCatalog, UpstreamError, caller
+from parsieve.server.rest_catalog import ForeignStorageError, RestCatalog, UpstreamError, caller
 from parsieve.server.settings import Limits
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ class _Service:
         path = request.scope["raw_path"].decode("ascii").partition("?")[0]
         if not path.startswith("/v1/"):
             raise unsupported("the path is not one of the Iceberg REST protocol")
+        if any(part in (".", "..") for part in unquote(path).split("/")):
+            # The upstream server, or the client library, would take them for another path, even outside of its catalog.
+            raise bad_request("a part of the path is . or ..")
         match, body = _TABLE.fullmatch(path), await self._gate.body(request)
         is_read = request.method == "GET"
         if match and match["rest"]:
@@ -102,7 +106,10 @@ class _Service:
         owner = (table, caller(request.headers))
         match request.method, rest.split("/")[1:]:
             case "POST", ["plan"]:
-                planned = self._planner.plan((table, rights), loaded, read_plan_request(body))
+                try:
+                    planned = self._planner.plan((table, rights), loaded, read_plan_request(body))
+                except ForeignStorageError as error:
+                    raise unsupported(str(error)) from None
                 return self._plans.answer(owner, planned)
             case "GET", ["plan", plan_id]:
                 return self._plans.plan(owner, plan_id)

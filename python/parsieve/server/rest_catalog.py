@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
+from parsieve._core import UnsupportedError
 from parsieve.server.protocol.errors import too_busy, unsupported
 
 # Headers that belong to one connection.
@@ -21,6 +23,11 @@ _OF_THE_REQUEST = {"content-type", "content-encoding", "accept-encoding", "if-no
 _CREDENTIAL = re.compile(
     r"(s3|client|gcs|adls|oss)\..*(access-key|secret|token|account-key|connection-string|credential)"
 )
+
+
+# The schemes of the addresses that credentials are for, by the first part of their names.
+_S3 = {"s3", "s3a", "s3n"}
+_SCHEMES = {"s3": _S3, "client": _S3, "gcs": {"gs", "gcs"}, "adls": {"abfs", "abfss", "wasb", "wasbs"}, "oss": {"oss"}}
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,10 @@ class UpstreamError(Exception):
         super().__init__(f"the catalog answered {status}")
         self.status = status
         self.body = body
+
+
+class ForeignStorageError(UnsupportedError):
+    """A table's metadata name a file that only the server itself has a right to read."""
 
 
 class RestCatalog:
@@ -80,6 +91,9 @@ class RestCatalog:
         loaded = TableResponse.model_validate(document)
         location = str(loaded.metadata_location)
         io = load_file_io(rights, location)
+        if not self._own_storage:
+            # The paths in the metadata are the choice of whoever wrote them.
+            io = _confined(io, _schemes_of(rights, str(loaded.metadata.location)))
         return _digest(headers, rights), Table((target,), loaded.metadata, location, io, None)  # type: ignore[arg-type]
 
     def storage_rights(self, document: Mapping[str, Any]) -> dict[str, str] | None:
@@ -90,8 +104,7 @@ class RestCatalog:
         for credential in sorted(document.get("storage-credentials") or (), key=lambda one: len(one["prefix"])):
             if location.startswith(credential["prefix"]):
                 rights |= credential["config"]
-        is_local = "://" not in location or location.startswith("file://")
-        return rights if is_local or self._own_storage or any(map(_CREDENTIAL.match, rights)) else None
+        return rights if _is_local(location) or self._own_storage or any(map(_CREDENTIAL.match, rights)) else None
 
     def _send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Any:
         import requests
@@ -104,6 +117,31 @@ class RestCatalog:
                 return session.send(request, stream=True, allow_redirects=False, timeout=self._seconds)
             except requests.RequestException:
                 raise too_busy("the upstream catalog did not answer") from None
+
+
+def _is_local(location: str) -> bool:
+    return "://" not in location or location.startswith("file://")
+
+
+def _schemes_of(rights: Mapping[str, str], location: str) -> set[str]:
+    """Return the schemes of the addresses that a caller's rights to a table are for."""
+    granted = {scheme for name in rights if (match := _CREDENTIAL.match(name)) for scheme in _SCHEMES[match[1]]}
+    return granted | ({"file"} if _is_local(location) else set())
+
+
+def _confined(io: Any, schemes: set[str]) -> Any:
+    """Return an object that opens files with these schemes only. For others, it would use the server's credentials."""
+
+    def new_input(self: Any, location: str) -> Any:
+        scheme = urlsplit(location).scheme if ":" in location else "file"
+        if scheme not in schemes:
+            raise ForeignStorageError(
+                f"the table's metadata name files with {scheme}: addresses, for which the catalog returned no storage "
+                "credentials, so the server may not read them; let the client plan"
+            )
+        return type(io).new_input(self, location)
+
+    return type("ConfinedFileIO", (type(io),), {"new_input": new_input})(io.properties)
 
 
 def caller(headers: Mapping[str, str]) -> str:

@@ -58,6 +58,10 @@ def serve(
         )
     if (listening.tls_cert is None) != (listening.tls_key is None):
         raise ValueError("TLS needs both --tls-cert and --tls-key")
+    for file in filter(None, (listening.tls_cert, listening.tls_key)):
+        # The error of the library for TLS names no file.
+        if not Path(file).is_file():
+            raise FileNotFoundError(f"no such file: {file}")
     app = (
         rest_app(RestCatalog(catalog_uri, listening.limits.seconds, own_storage=own_storage), listening.limits)
         if is_rest

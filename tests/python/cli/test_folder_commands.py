@@ -170,3 +170,18 @@ def test_links_to_folders_are_not_followed(folder: Path) -> None:
     before = folder_run.parquet_files(folder)
     (folder / "again").symlink_to(folder)
     assert folder_run.parquet_files(folder) == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights")
+def test_a_file_with_links_is_changed_once(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = folder_run.parquet_files(folder)
+    for number, path in enumerate(before):
+        (path.parent / f"a-{number}.parquet").symlink_to(path.name)
+    outside = tmp_path / "outside.parquet"
+    outside.write_bytes(before[0].read_bytes())
+    for name in ("first.parquet", "second.parquet"):
+        (folder / name).symlink_to(outside)
+    assert folder_run.parquet_files(folder) == sorted([*before, folder / "first.parquet"])
+    for command in ("add", "drop"):
+        assert main([command, str(folder), "--threads", "8", "-q"]) == 0
+        assert f"{len(before) + 1} files, {len(before) + 1} written, 0 unchanged, 0 failed" in capsys.readouterr().out

@@ -114,7 +114,7 @@ def test_keys_from_files(folder: Path, tmp_path: Path, capsys: Any, monkeypatch:
     out, err = run(capsys, folder, "id", "--keys-from", tmp_path / "keys.txt", "--columns", "id")
     assert out == "id\n 3\n 1\n"
     assert err.startswith("no row has id = 9\n")
-    monkeypatch.setattr("sys.stdin", io.StringIO("3\r\n1"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"3\r\n1")))
     assert run(capsys, folder, "id=2", "--keys-from", "-", "--columns", "id")[0] == "id\n 2\n 3\n 1\n"
     assert "keys.tx" in run(capsys, folder, "id", "--keys-from", tmp_path / "keys.tx", code=2)[1]
 
@@ -150,7 +150,7 @@ def test_an_error_names_the_line_of_the_key(
     path = tmp_path / "keys.txt"
     path.write_text(lines)
     assert f"{path}, {message}" in run(capsys, folder, column, "--keys-from", path, code=2)[1]
-    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
     assert f"standard input, {message}" in run(capsys, folder, column, "--keys-from", "-", code=2)[1]
 
 

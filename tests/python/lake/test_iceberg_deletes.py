@@ -16,6 +16,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField
 from support.iceberg_manifests import HandWrittenTable
 
 import parsieve as ps
+from parsieve.lake import open_lake
 from parsieve.lake.iceberg.manifests import DeleteFile
 from parsieve.lake.iceberg.table import _vector
 
@@ -104,3 +105,27 @@ def test_a_deletion_vector_without_a_valid_place_is_rejected(offset: int | None,
     entry = DeleteFile(file, "POSITION_DELETES", 1, None, offset, length)
     with pytest.raises(ps.UnsupportedError, match=r"no valid offset and length of a deletion vector in .*puffin"):
         _vector(PyArrowFileIO(), entry, 10)
+
+
+@pytest.mark.parametrize("value", [0.1, 16_777_217.0, 1e300, -1e300, 5e-324, math.inf])
+def test_partitions_of_doubles_are_exact(tmp_path: Path, value: float) -> None:
+    """The fast decoder of pyiceberg rounds them to the precision of floats."""
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "v", DoubleType(), required=False))
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "v"), spec_id=0)
+    table = HandWrittenTable(tmp_path / "t", schema, spec)
+    near = math.nextafter(value, 0)
+    for number, partition in enumerate((value, near)):
+        table.add_rows(pa.table({"id": [number], "v": [partition]}), 0, partition)
+        # The value of the partition replaces a column that the file does not have.
+        table.add_rows(pa.table({"id": [number + 10]}), 0, partition)
+    opened = ps.open_table(table.metadata)
+    for kind in (None, "sieve", "bloom"):
+        if kind is not None:
+            opened.build_index("v", kind, progress=False)
+        for number, partition in enumerate((value, near)):
+            rows = opened.plan(("v", "=", partition)).to_arrow().sort_by("id")
+            assert rows.to_pylist() == [{"id": number + part, "v": partition} for part in (0, 10)]
+    # Deletes apply to their own partition only.
+    table.delete_keys(pa.table({"id": [0]}), 0, near)
+    slices = open_lake(table.metadata).snapshot().slices
+    assert [data_slice.partition_values["v"] for data_slice in slices if not data_slice.clean] == [near, near]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import requests
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -79,4 +80,20 @@ def test_each_kind_of_partition(tmp_path: Path) -> None:
                     sorted(scan.to_arrow()["id"].to_pylist()) for scan in (ours.scan(where), own.scan(where))
                 )
                 assert actual == expected, (partition, where)
+    catalog.close()
+
+
+def test_partitions_of_doubles_are_exact(tmp_path: Path) -> None:
+    catalog = sql_catalog(tmp_path)
+    rows = pa.table({"id": [1, 2], "v": [0.1, 16_777_217.0]})
+    table = catalog.create_table("shop.t", schema=rows.schema)
+    with table.update_spec() as spec:
+        spec.add_field("v", IdentityTransform())
+    table.append(rows)
+    with running(local_app(LocalCatalog(catalog), Limits())) as uri:
+        for value in rows["v"].to_pylist():
+            # A client compares the values of partitions with its filter.
+            filter = {"type": "eq", "term": "v", "value": value}
+            answer = requests.post(f"{uri}/v1/namespaces/shop/tables/t/plan", json={"filter": filter}, timeout=60)
+            assert [task["data-file"]["partition"] for task in answer.json()["file-scan-tasks"]] == [[value]]
     catalog.close()

@@ -84,6 +84,9 @@ def test_infinite_numbers_are_refused_and_texts_of_them_are_not(uri: str) -> Non
     message = _is_error(_plan(uri, filter=_equals("price", "Infinity")), 400, "BadRequestException")
     assert "1.7976931348623157e308" in message
     _is_error(_plan(uri, filter={"type": "in", "term": "price", "values": [1.5, None]}), 400, "BadRequestException")
+    for number in ("1e999", "-1e999"):
+        body = f'{{"filter": {{"type": "lt", "term": "price", "value": {number}}}}}'.encode()
+        _is_error(requests.post(f"{uri}{_TABLE}/plan", data=body, timeout=60), 400, "BadRequestException")
     assert _plan(uri, filter=_equals("user", "Infinity")).status_code == 200
 
 
@@ -175,3 +178,6 @@ def test_a_server_for_other_machines_needs_a_token(tmp_path: Path) -> None:
         serve(f"sqlite:///{tmp_path}/c.db", Listening("0.0.0.0"), token=None, options={})
     with pytest.raises(ValueError, match="--tls-key"):
         serve(f"sqlite:///{tmp_path}/c.db", Listening(tls_cert="cert.pem"), token=None, options={})
+    pair = Listening(tls_cert=f"{tmp_path}/cert.pem", tls_key=f"{tmp_path}/key.pem")
+    with pytest.raises(FileNotFoundError, match=r"no such file: .*cert\.pem"):
+        serve(f"sqlite:///{tmp_path}/c.db", pair, token=None, options={})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,6 +134,39 @@ def test_the_server_reads_no_storage_by_its_own_rights(
     catalog.close()
 
 
+def test_metadata_cannot_make_the_server_read_what_only_itself_may_read(tmp_path: Path) -> None:
+    catalog = sql_catalog(tmp_path)
+    table = catalog.create_table("shop.orders", schema=pa.schema({"id": pa.int64()}))
+    table.append(pa.table({"id": [1]}))
+
+    def upstream(inner: str, place: str, config: dict[str, str]) -> Starlette:
+        async def answer(request: Any) -> JSONResponse:
+            response = await asyncio.to_thread(requests.get, inner + request.url.path, timeout=60)
+            document = response.json()
+            document["metadata"]["location"] = place
+            if place.startswith("file:"):
+                document["metadata"]["snapshots"][0]["manifest-list"] = "s3://private/list.avro"
+            return JSONResponse(document | {"config": config})
+
+        return Starlette(routes=[Route("/{path:path}", answer, methods=["GET"])])
+
+    rights = {"s3.access-key-id": "a", "s3.secret-access-key": "b"}
+    cases: list[tuple[str, dict[str, str], str]] = [
+        ("file:///tables/orders", {}, "s3: addresses"),
+        # The manifests of this table are local files.
+        ("s3://bucket/orders", rights, "file: addresses"),
+    ]
+    with running(local_app(LocalCatalog(catalog), Limits())) as inner:
+        for place, config, message in cases:
+            with (
+                running(upstream(inner, place, config)) as address,
+                running(rest_app(RestCatalog(address, 60), Limits())) as uri,
+            ):
+                planned = requests.post(f"{uri}/v1/namespaces/shop/tables/orders/plan", json={}, timeout=60)
+            assert (planned.status_code, message in planned.json()["error"]["message"]) == (406, True)
+    catalog.close()
+
+
 def test_other_requests_are_forwarded(upstream: tuple[Guarded, str]) -> None:
     guarded, uri = upstream
     headers = {"Authorization": "Bearer alice"}
@@ -142,3 +177,17 @@ def test_other_requests_are_forwarded(upstream: tuple[Guarded, str]) -> None:
     assert (refused.status_code, refused.headers["x-upstream"]) == (403, "yes")
     config = requests.get(f"{uri}/v1/config", headers=headers, timeout=60).json()
     assert config["overrides"]["scan-planning-mode"] == "server"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/../../admin", "/v1/%2e%2E/%2e%2e/admin", "/v1/x/..%2F..%2Fadmin", "/v1/./config", "/v1/namespaces/.."],
+)
+def test_no_path_leaves_the_upstream_catalog(upstream: tuple[Guarded, str], path: str) -> None:
+    guarded, uri = upstream
+    connection = http.client.HTTPConnection(uri.removeprefix("http://"), timeout=60)
+    connection.request("GET", path, headers={"Authorization": "Bearer alice"})
+    response = connection.getresponse()
+    assert (response.status, json.loads(response.read())["error"]["message"]) == (400, "a part of the path is . or ..")
+    connection.close()
+    assert guarded.seen == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+import re
 
 from parsieve.cli.parser import Commands, size_of
 
@@ -36,9 +38,11 @@ def add_command(commands: Commands) -> None:
     serve.add_argument(
         "--max-body", metavar="SIZE", type=size_of, default=4 << 20, help="largest body of a request (default: 4MiB)"
     )
-    serve.add_argument("--max-plans", metavar="N", type=int, default=8, help="plans made at the same time (default: 8)")
     serve.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=60.0, help="time limit for a request (default: 60)"
+        "--max-plans", metavar="N", type=_plans_of, default=8, help="plans made at the same time (default: 8)"
+    )
+    serve.add_argument(
+        "--timeout", metavar="SECONDS", type=_seconds_of, default=60.0, help="time limit for a request (default: 60)"
     )
 
 
@@ -59,6 +63,23 @@ def _serve(options: argparse.Namespace) -> int:
         own_storage=options.own_storage,
     )
     return 0
+
+
+def _plans_of(text: str) -> int:
+    if not re.fullmatch("[1-9][0-9]{0,8}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of plans above 0")
+    return int(text)
+
+
+def _seconds_of(text: str) -> float:
+    """Return a time limit. With 0 or NaN, every request would fail."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return seconds
 
 
 def _property(text: str) -> tuple[str, str]:

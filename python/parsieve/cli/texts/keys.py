@@ -27,11 +27,17 @@ class KeyText(NamedTuple):
 
 def read_keys_from(name: str) -> list[KeyText]:
     """Return the keys in a file, one per line. The name - is standard input. Empty lines at the end are no keys."""
-    lines = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     shown = "standard input" if name == "-" else name
-    return [
-        KeyText(line, f"{shown}, line {number}, ") for number, line in enumerate(lines.rstrip("\r\n").splitlines(), 1)
-    ]
+    content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    try:
+        # Windows may put a mark before the first line.
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{shown} is not UTF-8: {error.reason} at byte {error.start}") from None
+    # Only these end a line: a text may contain the other characters that Python's splitlines splits at.
+    text = text.replace("\r\n", "\n").rstrip("\r\n")
+    lines = text.split("\n") if text else []
+    return [KeyText(line, f"{shown}, line {number}, ") for number, line in enumerate(lines, 1)]
 
 
 def typed_keys(texts: Sequence[KeyText], column: Column) -> list[Any]:

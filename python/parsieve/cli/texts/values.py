@@ -9,12 +9,20 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+
+def _finite(text: str) -> Decimal:
+    value = Decimal(text)
+    if not value.is_finite():
+        raise ValueError(text)
+    return value
+
+
 # How to convert text to each column type.
 _READERS: dict[str, Callable[[str], Any]] = {
     "integer": int,
     "unsigned": int,
     "real": float,
-    "decimal": Decimal,
+    "decimal": _finite,
     "date": dt.date.fromisoformat,
     "time": dt.time.fromisoformat,
     "timestamp": dt.datetime.fromisoformat,

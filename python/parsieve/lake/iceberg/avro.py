@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -30,6 +30,40 @@ def read_columns(file: AvroFile[Any], kinds: Mapping[int, Any]) -> dict[int, pa.
     for block, count in _blocks(file):
         reader.push(block, count)
     return dict(zip(names, reader.finish(), strict=True))
+
+
+def read_records(file: AvroFile[Any]) -> Iterator[Any]:
+    """Yield the rows of a file as the records that pyiceberg was told to read."""
+    make = decoder_of(file.schema)
+    for block, count in _blocks(file):
+        decoder = make(block)
+        for _ in range(count):
+            yield file.reader.read(decoder)
+
+
+def decoder_of(schema: Any) -> Callable[[bytes], Any]:
+    """Return the decoder of pyiceberg that reads the values of a schema exactly.
+
+    Its fast decoder rounds doubles to the precision of floats.
+    """
+    from pyiceberg.avro.decoder import StreamingBinaryDecoder, new_decoder
+
+    make: Callable[[bytes], Any] = StreamingBinaryDecoder if _has_double(schema.as_struct()) else new_decoder
+    return make
+
+
+def _has_double(kind: Any) -> bool:
+    """Return whether a type is or contains a double."""
+    from pyiceberg.types import DoubleType, ListType, MapType, StructType
+
+    match kind:
+        case StructType():
+            return any(_has_double(field.field_type) for field in kind.fields)
+        case ListType():
+            return _has_double(kind.element_type)
+        case MapType():
+            return _has_double(kind.key_type) or _has_double(kind.value_type)
+    return isinstance(kind, DoubleType)
 
 
 def _blocks(file: AvroFile[Any]) -> Iterator[tuple[bytes, int]]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
-from parsieve.lake.iceberg.avro import ENCODED, read_columns
+from parsieve.lake.iceberg.avro import ENCODED, decoder_of, read_columns, read_records
 from parsieve.lake.iceberg.errors import readable
 
 if TYPE_CHECKING:
@@ -305,19 +305,19 @@ class _Rows:
 
 def _partitions(file: AvroFile[Any], encoded: Sequence[bytes]) -> Iterator[Any]:
     """Decode partitions."""
-    from pyiceberg.avro.decoder import new_decoder
     from pyiceberg.avro.resolver import construct_reader
 
     reader = construct_reader(file.schema.find_field(_PARTITION).field_type)
+    decoder = decoder_of(file.schema)
     for data in encoded:
-        yield reader.read(new_decoder(data))
+        yield reader.read(decoder(data))
 
 
 def _deletes(file: AvroFile[Any], manifest: Any) -> Iterator[DeleteFile]:
     """Yield the live files of deletes of a manifest."""
     from pyiceberg.manifest import ManifestEntryStatus
 
-    for entry in file:
+    for entry in read_records(file):
         if entry.status == ManifestEntryStatus.DELETED:
             continue
         data_file = entry.data_file

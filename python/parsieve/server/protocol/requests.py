@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -25,12 +26,20 @@ class PlanRequest:
 def read_json(body: bytes) -> dict[str, Any]:
     """Return the JSON object of a request's body."""
     try:
-        document = json.loads(body, parse_constant=_no_constant)
+        document = json.loads(body, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         raise bad_request("the body of the request is not JSON") from None
     if not isinstance(document, dict):
         raise bad_request("the body of the request is not a JSON object")
     return document
+
+
+def _finite(text: str) -> float:
+    """Return a number. One that is too large for a double could not be sent back, because JSON has no infinity."""
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(text)
+    return value
 
 
 def _no_constant(name: str) -> NoReturn:
