@@ -43,6 +43,11 @@ def utc(moment: AsOf) -> dt.datetime:
     return moment.astimezone(dt.UTC)
 
 
+def milliseconds(moment: AsOf) -> int:
+    """Return the complete milliseconds between 1970 and a user-supplied datetime."""
+    return (utc(moment) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
     """Statistics of one column that are proven for each slice of a snapshot.

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from parsieve._core import FormatError, UnsupportedError
-from parsieve.lake.base import AsOf, Slice, Snapshot, utc
+from parsieve.lake.base import AsOf, Slice, Snapshot, milliseconds
 from parsieve.lake.hudi.partitions import PartitionPaths
 from parsieve.lake.hudi.properties import read_consistently, read_text
 from parsieve.lake.hudi.timeline import Timeline, read_properties, read_timeline
@@ -198,7 +198,7 @@ class Hudi(Adapter):
             if not re.fullmatch(r"\d{14,17}", text):
                 raise ValueError(f"a Hudi instant must have 14 to 17 digits: {as_of!r}")
         else:
-            moment = utc(as_of).timestamp() * 1000
+            moment = milliseconds(as_of)
             instants = _completed_instants(table.get_timeline())
             text = max((instant.timestamp for instant in instants if instant.epoch_mills <= moment), default="")
             if not text:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from parsieve._core import UnsupportedError
-from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot, Statistics, utc
+from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot, Statistics, milliseconds
 from parsieve.lake.iceberg.errors import readable
 from parsieve.lake.iceberg.manifests import DeleteFile, data_files
 from parsieve.lake.iceberg.slices import IcebergFile, IcebergSlices, TableState, address_of
@@ -208,7 +208,7 @@ def _snapshot_at(table: Any, as_of: AsOf) -> Any:
     elif isinstance(as_of, int):
         snapshot = table.snapshot_by_id(as_of)
     else:
-        snapshot = table.snapshot_as_of_timestamp(int(utc(as_of).timestamp() * 1000))
+        snapshot = table.snapshot_as_of_timestamp(milliseconds(as_of))
     if snapshot is None:
         raise ValueError(f"{table.location()} has no snapshot, branch or tag {as_of}; it may have expired")
     return snapshot
