@@ -159,6 +159,11 @@ class Iceberg(Adapter):
             deleted=partial(_deleted, native),
         )
 
+    def absent_is_null(self, file_slice: Slice, column: pa.Field) -> bool:
+        """Return whether a column has neither an initial default nor the value of a partition."""
+        native: IcebergFile = file_slice.native
+        return native.matching.absent(column, 1).null_count == 1
+
     def version(self, file_slice: Slice) -> Version | None:
         """Return the present version of the data file, or None if pyiceberg does not read it with pyarrow."""
         native: IcebergFile = file_slice.native
