@@ -26,7 +26,7 @@ from parsieve.lake.folder.slices import FolderSlices
 from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile, without_dictionaries
 from parsieve.lake.rows.columns import pruned
-from parsieve.lake.rows.file_rows import FileRows, foreign
+from parsieve.lake.rows.file_rows import ENCRYPTED, FileRows, foreign
 from parsieve.lake.storage.keys import TableKeys
 from parsieve.lake.storage.listing import NEVER, ListedFile, Listing
 from parsieve.lake.storage.pinned import FAILURES
@@ -266,9 +266,11 @@ class ParquetDir(Adapter):
         except UnsupportedError as error:
             schema = file_slice.native.schema
             names = [path[0] if computed(path, schema) else ".".join(path) for path in columns]
+            # The caller has passed the keys, so the advice to pass them would mislead.
+            problem, encrypted, _ = str(error).partition(ENCRYPTED)
             raise UnsupportedError(
-                f"{error}. An index reveals the values of {', '.join(names)} to everyone who can read it; to "
-                f"build it anyway, pass expose={names}"
+                f"{problem}{encrypted}. An index reveals the values of {', '.join(names)} to everyone who can read it; "
+                f"to build it anyway, pass expose={names}"
             ) from error
 
     def version(self, file_slice: Slice) -> Version | None:
