@@ -42,7 +42,7 @@ def test_globs_are_rejected(folder: Path, capsys: Any) -> None:
 
 
 def test_lists_and_reversed_pairs_are_rejected_as_tables(folder: Path) -> None:
-    with pytest.raises(TypeError, match=r"URI of a folder or of one file, or a .* pair, not list"):
+    with pytest.raises(TypeError, match=r"URI of a folder or of one file, a .* pair, .*, not list"):
         ps.open_table([str(folder / "0.parquet")])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="must end with a path, not LocalFileSystem"):
         ps.open_table((str(folder), fs.LocalFileSystem()))
@@ -270,6 +270,13 @@ def test_the_index_of_a_single_file_needs_an_index_location(folder: Path, tmp_pa
     elsewhere.build_index("id")
     assert elsewhere.plan("id = 6", stale="error").to_arrow().num_rows == 1
     assert elsewhere.index_kinds() == {"id": "sieve"}
+
+
+def test_the_error_for_files_without_bytes_says_so(tmp_path: Path) -> None:
+    (tmp_path / "0.parquet").touch()
+    for place in (tmp_path, tmp_path / "0.parquet"):
+        with pytest.raises(FileNotFoundError, match=f"^no Parquet files in {place}; it has 1 file of 0 bytes"):
+            ps.open_table(place).plan("id = 1")
 
 
 def test_opening_a_missing_folder_fails(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from parsieve.lake.storage.pinned import FAILURES
 from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
 from parsieve.lake.storage.version import Version
 from parsieve.predicate.expressions.expression import computed
+from parsieve.wording import count
 
 if TYPE_CHECKING:
     from parsieve.io.store.base import Store
@@ -142,6 +143,8 @@ class ParquetDir(Adapter):
         files = listed.filter(pc.greater(listed.columns["size"], 0))
         if not files:
             hint = str(self._storage.missing().strerror).removeprefix("no such file or folder")
+            if len(listed):
+                hint = f"; it has {count(len(listed), 'file')} of 0 bytes, which a writer may have just created"
             raise FileNotFoundError(f"no Parquet files in {self.uri}{hint}")
         partitions = hive.fields_of(dict.fromkeys(files.folders))
         schemas = self._schemas(files)
