@@ -35,7 +35,12 @@ def add_commands(commands: Commands) -> None:
         "Add Bloom filters to existing files",
         "Data pages do not change. Each file is replaced atomically.",
     )
-    drop = commands.add("drop", _drop, "Drop Bloom filters from files", "Data pages do not change.")
+    drop = commands.add(
+        "drop",
+        _drop,
+        "Drop Bloom filters from files",
+        "Data pages do not change. Readers no longer find the filters, but their bytes stay in the file.",
+    )
     for parser, default in ((add, "columns that benefit"), (drop, "all columns")):
         add_path(parser, folder=True)
         parser.add_argument(

@@ -71,8 +71,15 @@ class BuiltFilters:
     def build(self, chunk: Chunk, fpp: float, max_bytes: int) -> int:
         """Build the filter of a column chunk, and return the estimated number of distinct values."""
         scan = self._rewriter.build(chunk, fpp, max_bytes)
-        feed(self._file, scan)
-        filter, ndv, rate = scan.finish()
+        try:
+            feed(self._file, scan)
+            filter, ndv, rate = scan.finish()
+        except (_core.FormatError, _core.UnsupportedError) as error:
+            row_group, column = chunk
+            file = "" if self._file.reader.name is None else f"{self._file.reader.name}, "
+            place = f"{file}column {self._file.name_of(column)}, row group {row_group}"
+            error.args = (f"{place}: {error}", *error.args[1:])
+            raise
         encoded = self._rewriter.encode(chunk, filter)
         bits = digest(filter)
         with self._lock, name_in_errors(self._folder):

@@ -101,16 +101,22 @@ def target_path(source: Path, dest: Path | None, hard_links: str) -> Path:
 
 def refuse_table_file(path: Path) -> None:
     """Raise an error for a file of a table: the table's metadata records file sizes, so the files must not grow."""
+    table = table_around(path)
+    if table is not None:
+        kind, folder = table
+        raise UnsupportedError(
+            f"{path} belongs to the {kind} table {folder}, whose metadata records file sizes, so its files must "
+            f'not change; use open_table({str(folder)!r}).build_index(..., kind="bloom"), or a dest outside of it'
+        )
+
+
+def table_around(path: Path) -> tuple[str, Path] | None:
+    """Return the format and the folder of the table in whose folder a path is, or None."""
     for folder in path.parents:
-        kind = None
         if (folder / "_delta_log").is_dir():
-            kind = "Delta"
-        elif (folder / ".hoodie").is_dir():
-            kind = "Hudi"
-        elif (folder / "metadata").is_dir() and next((folder / "metadata").glob("*.metadata.json*"), None):
-            kind = "Iceberg"
-        if kind:
-            raise UnsupportedError(
-                f"{path} belongs to the {kind} table {folder}, whose metadata records file sizes, so its files must "
-                f'not change; use open_table({str(folder)!r}).build_index(..., kind="bloom"), or a dest outside of it'
-            )
+            return "Delta", folder
+        if (folder / ".hoodie").is_dir():
+            return "Hudi", folder
+        if (folder / "metadata").is_dir() and next((folder / "metadata").glob("*.metadata.json*"), None):
+            return "Iceberg", folder
+    return None

@@ -149,6 +149,8 @@ class _Sampled:
     values: pa.Array
     low: pa.Scalar
     high: pa.Scalar
+    # Whether engines disagree about a value, so that an index of the expression never skips the slice.
+    is_doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,16 +212,22 @@ def _advise_keys(lake: Lake, snapshot: Snapshot, path: ColumnPath, ranges: bool,
         return _nothing(name, snapshot, str(error))
     chosen = spread(snapshot.slices, SAMPLED_SLICES)
     begun = time.perf_counter()
-    samples = [_read(lake, file_slice, path) for file_slice in chosen]
+    is_expression = computed(path, snapshot.schema) is not None
+    samples = [_read(lake, file_slice, path, is_expression) for file_slice in chosen]
     failed = [sample for sample in samples if isinstance(sample, Exception)]
     if failed and len(failed) == len(chosen):
         # A build would fail with the same error.
         raise failed[0]
     sampled = [sample for sample in samples if isinstance(sample, _Sampled)]
+    doubtful = sum(sample.is_doubtful for sample in sampled) / max(1, len(sampled))
+    sampled = [sample for sample in sampled if len(sample.values)]
     seconds = time.perf_counter() - begun
+    scale = len(snapshot.slices) / len(chosen)
+    if doubtful >= EVERYWHERE:
+        why = f"nearly every file has values for which engines disagree about {name}"
+        return _nothing(name, snapshot, why)._replace(sampled=len(chosen), build_seconds=seconds * scale)
     if len(snapshot.slices) < 2 or not sampled:
         return _nothing(name, snapshot, "there is nothing to skip")
-    scale = len(snapshot.slices) / len(chosen)
     probes = _probes(sampled)
     holding = sum(pc.sum(pc.is_in(probes, value_set=sample.values)).as_py() or 0 for sample in sampled) / len(probes)
     covering = sum(pc.sum(_covers(sample, probes)).as_py() or 0 for sample in sampled) / len(probes)
@@ -256,6 +264,14 @@ def _advise_keys(lake: Lake, snapshot: Snapshot, path: ColumnPath, ranges: bool,
         file_read_bytes=units.file_read_bytes,
         unit_bytes=units.more_bytes,
     )
+    if doubtful:
+        # Every query also reads the files that the index never skips.
+        advice = advice._replace(
+            sieve_reads=advice.sieve_reads + doubtful * (advice.slices - advice.sieve_reads),
+            sieve_absent=advice.sieve_absent + doubtful * (advice.slices - advice.sieve_absent),
+            bloom_reads=advice.bloom_reads + doubtful * (advice.slices - advice.bloom_reads),
+            bloom_absent=advice.bloom_absent + doubtful * (advice.slices - advice.bloom_absent),
+        )
     kind, why = _judge(advice, slice_bytes, ranges, fpp)
     return advice._replace(recommendation=kind, why=why)
 
@@ -316,15 +332,19 @@ def _judge(advice: Advice, slice_bytes: float, ranges: bool, fpp: float) -> tupl
     }[kind]
 
 
-def _read(lake: Lake, file_slice: Slice, path: ColumnPath) -> _Sampled | Exception | None:
+def _read(lake: Lake, file_slice: Slice, path: ColumnPath, is_expression: bool) -> _Sampled | Exception | None:
     """Return the distinct values of a slice, None if it has none, or the error if a build would leave the slice out.
 
     Each batch is reduced to its distinct values first, so repeated values take no memory.
     """
     distinct: list[pa.Array] = []
+    is_doubtful = False
     try:
         for batch in lake.read_keys(file_slice, [path]):
-            values = pc.drop_null(pc.unique(_sortable(flat(batch.column(0)))))
+            values = flat(batch.column(0))
+            # An expression has a null for each value about which engines disagree.
+            is_doubtful |= is_expression and values.null_count > 0
+            values = pc.drop_null(pc.unique(_sortable(values)))
             if pa.types.is_floating(values.type):
                 values = values.filter(pc.invert(pc.is_nan(values)))
             distinct.append(values)
@@ -332,9 +352,9 @@ def _read(lake: Lake, file_slice: Slice, path: ColumnPath) -> _Sampled | Excepti
         return error
     values = pc.unique(pa.chunked_array(distinct)) if distinct else pa.array([])
     if len(values) == 0:
-        return None
+        return _Sampled(values, pa.scalar(None), pa.scalar(None), is_doubtful) if is_doubtful else None
     bounds = pc.min_max(values)
-    return _Sampled(values, bounds["min"], bounds["max"])
+    return _Sampled(values, bounds["min"], bounds["max"], is_doubtful)
 
 
 def _sortable(values: pa.Array) -> pa.Array:

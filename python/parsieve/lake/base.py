@@ -308,6 +308,10 @@ class Lake(ABC):
         """Return the columns whose values come from the table's metadata. Ignore the file's columns of these names."""
         return file_slice.partition_values
 
+    def absent_is_null(self, file_slice: Slice, column: pa.Field) -> bool:
+        """Return whether a column of the table that the base file lacks is certainly null in all rows of the file."""
+        return False
+
     def file_keys(self, file_slice: Slice) -> FileKeys | None:
         """Return the keys of the base file's footer and filters."""
         return None if self.keys is None else self.keys.of(self.open_base(file_slice))

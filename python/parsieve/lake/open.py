@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from parsieve._core import UnsupportedError
+from parsieve.errors import ParsieveWarning
+from parsieve.filters.target import table_around
 from parsieve.lake.base import Lake
 from parsieve.lake.folder.table import ParquetDir
+from parsieve.lake.rows.file_rows import ICEBERG_METADATA
 from parsieve.lake.storage.keys import TableKeys
 from parsieve.lake.storage.storage import Storage
 
@@ -31,8 +36,6 @@ def _hudi() -> type[Lake]:
     return Hudi
 
 
-# Old versions of Iceberg wrote the second name.
-_ICEBERG_METADATA = (".metadata.json", ".metadata.json.gz")
 # Adapters import their libraries, so each is imported when the first table of its format is opened.
 _ADAPTERS: dict[str, Callable[[], Callable[[Any, Mapping[str, str] | None], Lake]]] = {
     "parquet": lambda: ParquetDir,
@@ -85,17 +88,28 @@ def _format_of_object(source: Any) -> str | None:
 
 
 def _format_of_folder(source: Any, storage_options: Mapping[str, str] | None) -> str:
-    if isinstance(source, str) and source.endswith(_ICEBERG_METADATA):
+    if isinstance(source, str) and source.endswith(ICEBERG_METADATA):
         return "iceberg"
     storage = Storage(source, storage_options)
     if storage.is_local and not os.path.exists(storage.root):  # noqa: PTH110
         raise storage.missing()
     contained = storage.contained("_delta_log", ".hoodie", "metadata")
     formats = [name for name, folder in (("delta", "_delta_log"), ("hudi", ".hoodie")) if folder in contained]
-    if "metadata" in contained and any(name.endswith(_ICEBERG_METADATA) for name in storage.names("metadata")):
+    if "metadata" in contained and any(name.endswith(ICEBERG_METADATA) for name in storage.names("metadata")):
         formats.append("iceberg")
     if len(formats) > 1:
         raise ValueError(
             f"{storage.uri} contains tables of several formats ({', '.join(formats)}); choose with format="
         )
-    return formats[0] if formats else "parquet"
+    if formats:
+        return formats[0]
+    table = table_around(Path(storage.root)) if storage.is_local else None
+    if table is not None:
+        kind, folder = table
+        warnings.warn(
+            f"{storage.uri} is a part of the {kind} table {folder}, and may have rows that the table has deleted or "
+            'replaced. Open the table instead, or read all rows of these files with format="parquet"',
+            ParsieveWarning,
+            stacklevel=4,
+        )
+    return "parquet"

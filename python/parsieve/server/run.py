@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import socket
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,22 +65,29 @@ def serve(
         # The error of the library for TLS names no file.
         if not Path(file).is_file():
             raise FileNotFoundError(f"no such file: {file}")
+    check_address(listening.host, listening.port)
     app = (
         rest_app(RestCatalog(catalog_uri, listening.limits.seconds, own_storage=own_storage), listening.limits)
         if is_rest
         else local_app(LocalCatalog(open_sql_catalog(catalog_uri, name, options)), listening.limits, token)
     )
-    uvicorn.run(
-        app,
-        host=listening.host,
-        port=listening.port,
-        ssl_certfile=listening.tls_cert,
-        ssl_keyfile=listening.tls_key,
-        timeout_graceful_shutdown=listening.grace,
-        access_log=False,
-        log_level="info",
-        lifespan="off",
-    )
+    try:
+        uvicorn.run(
+            app,
+            host=listening.host,
+            port=listening.port,
+            ssl_certfile=listening.tls_cert,
+            ssl_keyfile=listening.tls_key,
+            timeout_graceful_shutdown=listening.grace,
+            access_log=False,
+            log_level="info",
+            lifespan="off",
+        )
+    except ssl.SSLError as error:
+        raise ValueError(
+            f"--tls-cert {listening.tls_cert} and --tls-key {listening.tls_key} are not the PEM files of a certificate "
+            f"and its key: {error}"
+        ) from None
 
 
 def read_token(path: str) -> str:
@@ -101,6 +111,21 @@ def is_this_machine(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def check_address(host: str, port: int) -> None:
+    """Raise an error if a server cannot listen at an address. uvicorn would only log it."""
+    if not 0 <= port <= 65535:
+        raise ValueError(f"--port must be a number from 0 to 65535, not {port}")
+    try:
+        family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        with socket.socket(family, kind) as tried:
+            # As uvicorn does, so that a server can be started again at once.
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(address)
+    except OSError as error:
+        hint = "; choose another --port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else ""
+        raise OSError(error.errno, f"cannot listen here: {error.strerror}{hint}", f"{host}:{port}") from None
 
 
 def _uvicorn() -> Any:

@@ -2,6 +2,7 @@
 
 import io
 import struct
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -116,6 +117,18 @@ def test_truncated_files_and_other_files_are_errors() -> None:
     for data in (b"", b"PAR1", bytes(100), b"PAR1" + bytes(8) + b"PAR1", FILE[:-8] + b"\xff\xff\xff\xffPAR1"):
         with pytest.raises(ps.ParsieveError):
             ps.open_filters(data)
+
+
+def test_the_error_for_a_damaged_page_names_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "orders.parquet"
+    pq.write_table(pa.table({"id": [f"key {key}" for key in KEYS]}), path, compression="zstd", row_group_size=500)
+    chunk = pq.read_metadata(path).row_group(1).column(0)
+    data = bytearray(path.read_bytes())
+    start = chunk.dictionary_page_offset
+    data[start + 30 : start + 90] = b"\xff" * 60
+    path.write_bytes(data)
+    with pytest.raises(ps.FormatError, match=rf"^{path}, column id, row group 1: a compressed page is damaged"):
+        ps.add_filters(path, columns="id")
 
 
 def test_a_change_of_any_footer_byte_gives_an_answer_or_an_error() -> None:

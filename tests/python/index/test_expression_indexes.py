@@ -159,3 +159,44 @@ def test_delta_deletes_and_overwrites(tmp_path: Path) -> None:
     assert plan.to_arrow()["email"].to_pylist() == ["U13@X.com"]
     table.update_index()
     assert table.plan("tenant = 't1' AND id = '13'").to_arrow()["email"].to_pylist() == ["U13@X.com"]
+
+
+def write_texts(folder: Path, num_doubtful: int, length: int = 100) -> ps.Table:
+    """Write 20 files of texts. Some of them have a text for which engines disagree about its lower case."""
+    for part in range(20):
+        texts = [f"User{row * 20 + part}" for row in range(length)]
+        if part < num_doubtful:
+            texts[0] = "Ünal"
+        pq.write_table(pa.table({"name": texts}), folder / f"{part:02}.parquet")
+    return ps.open_table(folder)
+
+
+def test_explain_says_which_files_an_index_never_skips(tmp_path: Path) -> None:
+    table = write_texts(tmp_path, 5)
+    table.build_index("lower(name)", progress=False)
+    plan = table.plan("lower(name) = 'user7'")
+    assert len(plan.files) == 6
+    text = plan.explain()
+    assert "in doubt, so kept: 5 files" in text
+    assert "for which engines disagree about lower(name), so the index of lower(name) never skips it" in text
+    assert "07.parquet" not in text.partition("in doubt")[2]
+    # A file with a match is kept in any case.
+    assert "in doubt, so kept: 4 files" in table.plan("lower(name) = 'user22'").explain()
+    assert table.plan("lower(name) = 'user7'", stale="error").files == plan.files
+
+
+@pytest.mark.parametrize(("num_doubtful", "kind"), [(0, "sieve"), (5, "sieve"), (20, "none")])
+def test_advice_counts_the_files_that_an_index_never_skips(tmp_path: Path, num_doubtful: int, kind: str) -> None:
+    table = write_texts(tmp_path, num_doubtful)
+    [advice] = table.advise("lower(name)")
+    assert advice.recommendation == kind
+    assert advice.sampled == 16
+    table.build_index("lower(name)", progress=False)
+    reads = len(table.plan("lower(name) = 'user7'").files)
+    assert abs(advice.sieve_reads - reads) < 3
+    assert ("engines disagree about lower(name)" in advice.why) == (kind == "none")
+
+
+def test_advice_on_files_with_nothing_but_disagreement(tmp_path: Path) -> None:
+    [advice] = write_texts(tmp_path, 20, length=1).advise("lower(name)")
+    assert (advice.recommendation, advice.sieve_reads) == ("none", 20)

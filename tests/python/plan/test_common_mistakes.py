@@ -3,6 +3,7 @@
 import datetime as dt
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from pyarrow import fs
+from pyiceberg.catalog.sql import SqlCatalog
 from support.aging import wait_until_old
 
 import parsieve as ps
@@ -39,7 +42,7 @@ def test_globs_are_rejected(folder: Path, capsys: Any) -> None:
 
 
 def test_lists_and_reversed_pairs_are_rejected_as_tables(folder: Path) -> None:
-    with pytest.raises(TypeError, match=r"URI of a folder or of one file, or a .* pair, not list"):
+    with pytest.raises(TypeError, match=r"URI of a folder or of one file, a .* pair, .*, not list"):
         ps.open_table([str(folder / "0.parquet")])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="must end with a path, not LocalFileSystem"):
         ps.open_table((str(folder), fs.LocalFileSystem()))
@@ -53,6 +56,46 @@ def test_the_error_for_another_file_in_the_folder_says_how_to_hide_it(folder: Pa
     with pytest.raises(ps.FormatError) as caught:
         ps.open_table(folder).plan("id = 7")
     assert "move this file elsewhere" not in str(caught.value)
+
+
+@pytest.fixture
+def iceberg(tmp_path: Path) -> Iterator[Path]:
+    catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
+    catalog.create_namespace("shop")
+    table = catalog.create_table("shop.orders", pa.schema({"id": pa.int64()}), location=(tmp_path / "orders").as_uri())
+    table.append(pa.table({"id": [1, 2]}))
+    yield tmp_path / "orders"
+    catalog.close()
+
+
+def test_a_folder_inside_of_a_table_gets_a_warning(tmp_path: Path, iceberg: Path) -> None:
+    delta = tmp_path / "delta"
+    write_deltalake(delta, pa.table({"id": [1, 2], "day": [1, 2]}), partition_by=["day"])
+    for kind, table, part in (("Delta", delta, delta / "day=1"), ("Iceberg", iceberg, iceberg / "data")):
+        with pytest.warns(ps.ParsieveWarning, match=f"is a part of the {kind} table {table}, and may have") as caught:
+            ps.open_table(part)
+        assert caught[0].filename == __file__
+        assert ps.open_table(part, format="parquet").format == "parquet"
+        assert ps.open_table(table).format == kind.lower()
+
+
+def test_the_error_for_metadata_of_iceberg_names_the_table(iceberg: Path) -> None:
+    with pytest.raises(ps.FormatError, match=f"open the table {iceberg}$") as caught:
+        ps.open_table(iceberg, format="parquet").plan("id = 1").to_arrow()
+    assert "rename" not in str(caught.value)
+
+
+def test_the_error_for_a_catalog_says_what_a_table_may_be() -> None:
+    with pytest.raises(TypeError, match="a table that a catalog of pyiceberg has loaded, not object"):
+        ps.open_table(object())  # type: ignore[arg-type]
+
+
+def test_the_error_for_a_state_whose_files_are_gone_says_so(tmp_path: Path) -> None:
+    write_deltalake(tmp_path, pa.table({"id": [1]}))
+    write_deltalake(tmp_path, pa.table({"id": [2]}), mode="overwrite")
+    DeltaTable(tmp_path).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    with pytest.raises(ps.ConflictError, match="as_of=, a cleanup such as VACUUM may have removed"):
+        ps.open_table(tmp_path).plan("id = 1", as_of=0).to_arrow()
 
 
 def test_the_error_for_keys_of_another_type_names_both_types(folder: Path) -> None:
@@ -227,6 +270,13 @@ def test_the_index_of_a_single_file_needs_an_index_location(folder: Path, tmp_pa
     elsewhere.build_index("id")
     assert elsewhere.plan("id = 6", stale="error").to_arrow().num_rows == 1
     assert elsewhere.index_kinds() == {"id": "sieve"}
+
+
+def test_the_error_for_files_without_bytes_says_so(tmp_path: Path) -> None:
+    (tmp_path / "0.parquet").touch()
+    for place in (tmp_path, tmp_path / "0.parquet"):
+        with pytest.raises(FileNotFoundError, match=f"^no Parquet files in {place}; it has 1 file of 0 bytes"):
+            ps.open_table(place).plan("id = 1")
 
 
 def test_opening_a_missing_folder_fails(tmp_path: Path) -> None:

@@ -227,6 +227,22 @@ def test_messages_are_short() -> None:
     assert len(str(caught.value)) < 400
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("odd name = 17", r'quotes: "odd name"\)'),
+        ("id = 5 AND select = 17", r'quotes: "select"\)'),
+        ('say "hi" = 1', r'quotes: "say ""hi"""\)'),
+        ("id = 5 AND", r"WHERE\)"),
+        ("'select' = = \"select\" = myselect", r"WHERE\)"),
+    ],
+)
+def test_a_name_that_needs_quotes_gets_a_hint(text: str, hint: str) -> None:
+    schema = pa.schema({name: pa.int64() for name in ("id", "odd name", "select", 'say "hi"')})
+    with pytest.raises(ValueError, match=hint):
+        parse(text, schema)
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> ps.Table:
     columns = {

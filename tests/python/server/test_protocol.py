@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import requests
+from pyiceberg.catalog.sql import SqlCatalog
 from support.serving import running, sql_catalog
 
+from parsieve.cli import main
 from parsieve.server.app import local_app
 from parsieve.server.run import Listening, serve
 from parsieve.server.settings import Limits
@@ -181,3 +184,22 @@ def test_a_server_for_other_machines_needs_a_token(tmp_path: Path) -> None:
     pair = Listening(tls_cert=f"{tmp_path}/cert.pem", tls_key=f"{tmp_path}/key.pem")
     with pytest.raises(FileNotFoundError, match=r"no such file: .*cert\.pem"):
         serve(f"sqlite:///{tmp_path}/c.db", pair, token=None, options={})
+
+
+def test_a_server_that_cannot_listen_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    catalog = SqlCatalog("default", uri=f"sqlite:///{tmp_path}/c.db", warehouse=tmp_path.as_uri())
+    catalog.create_namespace("shop")
+    catalog.close()
+    command = ["serve", f"sqlite:///{tmp_path}/c.db"]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main([*command, "--port", str(port)]) == 2
+    assert f"127.0.0.1:{port}: cannot listen here: Address already in use; choose another" in capsys.readouterr().err
+    assert main([*command, "--port", "99999"]) == 2
+    assert "--port must be a number from 0 to 65535, not 99999" in capsys.readouterr().err
+    missing, wrong = str(tmp_path / "none.pem"), tmp_path / "wrong.pem"
+    wrong.write_text("no certificate")
+    assert main([*command, "--port", "0", "--tls-cert", missing, "--tls-key", missing]) == 2
+    assert missing in capsys.readouterr().err
+    assert main([*command, "--port", "0", "--tls-cert", str(wrong), "--tls-key", str(wrong)]) == 2
+    assert f"--tls-cert {wrong} and --tls-key {wrong} are not the PEM files" in capsys.readouterr().err

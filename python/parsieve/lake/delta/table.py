@@ -216,6 +216,10 @@ class Delta(Adapter):
         native: DeltaFile = file_slice.native
         return native.constants
 
+    def absent_is_null(self, file_slice: Slice, column: pa.Field) -> bool:
+        """Return True for all columns but partition columns: Delta has no defaults for files without a column."""
+        return column.name not in self.constants(file_slice)
+
     def open_base(self, file_slice: Slice) -> Any:
         """Return the data file as a source on its filesystem."""
         source: Any = file_slice.native.storage.source(file_slice.native.path)

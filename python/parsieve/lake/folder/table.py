@@ -27,13 +27,14 @@ from parsieve.lake.folder.slices import FolderSlices
 from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile, without_dictionaries
 from parsieve.lake.rows.columns import pruned
-from parsieve.lake.rows.file_rows import FileRows, foreign
+from parsieve.lake.rows.file_rows import ENCRYPTED, FileRows, foreign
 from parsieve.lake.storage.keys import TableKeys
 from parsieve.lake.storage.listing import NEVER, ListedFile, Listing
 from parsieve.lake.storage.pinned import FAILURES
 from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
 from parsieve.lake.storage.version import Version
 from parsieve.predicate.expressions.expression import computed
+from parsieve.wording import count
 
 if TYPE_CHECKING:
     from parsieve.io.store.base import Store
@@ -143,6 +144,8 @@ class ParquetDir(Adapter):
         files = listed.filter(pc.greater(listed.columns["size"], 0))
         if not files:
             hint = str(self._storage.missing().strerror).removeprefix("no such file or folder")
+            if len(listed):
+                hint = f"; it has {count(len(listed), 'file')} of 0 bytes, which a writer may have just created"
             raise FileNotFoundError(f"no Parquet files in {self.uri}{hint}")
         partitions = hive.fields_of(dict.fromkeys(files.folders))
         schemas = self._schemas(files)
@@ -282,9 +285,11 @@ class ParquetDir(Adapter):
         except UnsupportedError as error:
             schema = file_slice.native.schema
             names = [path[0] if computed(path, schema) else ".".join(path) for path in columns]
+            # The caller has passed the keys, so the advice to pass them would mislead.
+            problem, encrypted, _ = str(error).partition(ENCRYPTED)
             raise UnsupportedError(
-                f"{error}. An index reveals the values of {', '.join(names)} to everyone who can read it; to "
-                f"build it anyway, pass expose={names}"
+                f"{problem}{encrypted}. An index reveals the values of {', '.join(names)} to everyone who can read it; "
+                f"to build it anyway, pass expose={names}"
             ) from error
 
     def version(self, file_slice: Slice) -> Version | None:

@@ -159,6 +159,11 @@ class Iceberg(Adapter):
             deleted=partial(_deleted, native),
         )
 
+    def absent_is_null(self, file_slice: Slice, column: pa.Field) -> bool:
+        """Return whether a column has neither an initial default nor the value of a partition."""
+        native: IcebergFile = file_slice.native
+        return bool(native.matching.absent(column, 1).null_count)
+
     def version(self, file_slice: Slice) -> Version | None:
         """Return the present version of the data file, or None if pyiceberg does not read it with pyarrow."""
         native: IcebergFile = file_slice.native
@@ -209,6 +214,8 @@ def _snapshot_at(table: Any, as_of: AsOf) -> Any:
         snapshot = table.snapshot_by_id(as_of)
     else:
         snapshot = table.snapshot_as_of_timestamp(milliseconds(as_of))
+        if snapshot is None:
+            raise ValueError(f"{table.location()} had no snapshot yet at {as_of}, or it has expired")
     if snapshot is None:
         raise ValueError(f"{table.location()} has no snapshot, branch or tag {as_of}; it may have expired")
     return snapshot

@@ -31,7 +31,7 @@ from parsieve.lake.rows.arrow_scan import (
 )
 from parsieve.lake.rows.file_rows import FileRows, foreign
 from parsieve.lake.rows.streams import filtered
-from parsieve.lake.storage.pinned import ATTEMPTS, FAILURES, HELD_BYTES, Pinned, changed_since
+from parsieve.lake.storage.pinned import ATTEMPTS, FAILURES, HELD_BYTES, Pinned, changed_since, removed_since
 
 # The number of files that are open at the same time. Each needs two descriptors.
 FILES_AT_ONCE = 32
@@ -295,7 +295,7 @@ class CheckedFiles:
                 # Another process just replaced the file, and may write to it again.
                 pinned.settle()
         except FileNotFoundError as error:
-            raise ConflictError(f"{file.name} was removed since the plan; plan again") from error
+            raise removed_since(file.name) from error
         size = None if pinned.filesystem is None else pinned.version.size
         fragment = pads.ParquetFileFormat().make_fragment(
             pinned.source, pinned.filesystem, guarantee(file.constants), file_size=size

@@ -22,6 +22,10 @@ from parsieve.lake.storage.version import Version
 from parsieve.predicate.column_names import ColumnPath
 
 BATCH_ROWS = 64 * 1024
+# How the names of Iceberg's metadata files end. Old versions of Iceberg wrote the second one.
+ICEBERG_METADATA = (".metadata.json", ".metadata.json.gz")
+# What the message about an encrypted file without keys says before its advice.
+ENCRYPTED = "is encrypted"
 
 
 @contextmanager
@@ -60,7 +64,7 @@ def foreign(what: str, keyed: bool = False) -> Iterator[None]:
             ) from error
         if "crypt" in str(error):
             raise UnsupportedError(
-                f"{what} is encrypted; pass its keys as decryption= to open_table ({error})"
+                f"{what} {ENCRYPTED}; pass its keys as decryption= to open_table ({error})"
             ) from error
         raise FormatError(f"{what}: {error}") from error
 
@@ -69,6 +73,10 @@ def _not_parquet(what: str, why: str) -> FormatError:
     problem = f"not a Parquet file: {what} ({why})"
     if ".parquet" in what.rpartition("/")[2]:
         return FormatError(problem)
+    folder = what.rpartition("/")[0]
+    if what.endswith((*ICEBERG_METADATA, ".avro")) and folder.rpartition("/")[2] == "metadata":
+        table = folder.rpartition("/")[0]
+        return FormatError(f"{problem}. It seems to belong to an Iceberg table: open the table {table}")
     return FormatError(
         f"{problem}. In a plain folder, every file counts as Parquet unless its name starts with _ or a dot: move this "
         "one, or rename it"

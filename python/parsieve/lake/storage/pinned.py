@@ -45,6 +45,14 @@ def changed_since(name: str) -> ConflictError:
     return ConflictError(f"{name} was changed since the plan, and again during each attempt to read it; plan again")
 
 
+def removed_since(name: str) -> ConflictError:
+    """Return the error for a file that is gone."""
+    return ConflictError(
+        f"{name} was removed since the plan; plan again. If the plan has as_of=, a cleanup such as VACUUM may have "
+        "removed the files of this state; choose a newer one"
+    )
+
+
 class Pinned:
     """One version of a file, open for reading.
 
@@ -174,4 +182,4 @@ def _present_version(version: Callable[[], Version | None], name: str) -> Versio
     try:
         return version()
     except FileNotFoundError as error:
-        raise ConflictError(f"{name} was removed since the plan; plan again") from error
+        raise removed_since(name) from error

@@ -95,8 +95,8 @@ class Storage:
             root = os.path.abspath(path)  # noqa: PTH100 - no symlinks
         else:
             raise TypeError(
-                "a table must be the path or URI of a folder or of one file, or a (filesystem, path) pair, "
-                f"not {type(source).__qualname__}"
+                "a table must be the path or URI of a folder or of one file, a (filesystem, path) pair, a DeltaTable, "
+                f"or a table that a catalog of pyiceberg has loaded, not {type(source).__qualname__}"
             )
         self.root = root.rstrip("/") if len(root) > 1 else root
         self.uri = self.prefix + self.root

@@ -79,6 +79,12 @@ class Candidates:
         self.excluded.append((pc.and_(self.kept, units), reason))
         self._keep(name, pc.and_not(self.kept, units))
 
+    def kept_by(self, questions: Sequence[Question]) -> pa.BooleanArray:
+        """Return the units that are kept only because rows may answer some of these questions."""
+        none = pa.repeat(pa.scalar(False), len(self.kept))
+        others = Candidates(self.tree, self.kept, self.may_match | dict.fromkeys(questions, none))
+        return pc.and_not(self.kept, others._evaluate(self.tree))
+
     def _narrow(self, name: str) -> None:
         self._keep(name, pc.and_(self.kept, self._evaluate(self.tree)))
 

@@ -57,6 +57,16 @@ class FileLeaves:
         _, is_repeated = self._ids[matches[0]]
         return matches[0] if is_repeated == wanted.column.is_repeated else None
 
+    def lacks(self, wanted: WantedLeaf) -> bool:
+        """Return whether the file certainly has no such column. Only columns outside of structs are judged."""
+        column = wanted.column
+        if column.is_computed or column.is_repeated or len(wanted.path) != 1:
+            return False
+        if wanted.is_mapped or column.field_id is None:
+            return _folded(wanted.path) not in {_folded(path[:1]) for path in self.paths}
+        # Files without field ids find their columns by other means.
+        return column.field_id not in self._by_id and all(number is not None for number, _ in self._ids)
+
     def _find_repeated(self, path: tuple[str, ...]) -> int | None:
         """Return the leaf of a list's elements, or of a map's keys or values, by the path of the list or map."""
         *above, part = path

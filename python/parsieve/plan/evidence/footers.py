@@ -44,6 +44,8 @@ class ChunkStatistics:
     # The column's path in the file; None if the column is missing or ambiguous.
     path: tuple[str, ...] | None
     has_filter: bool
+    # Whether the file certainly lacks the column.
+    is_absent: bool = False
 
 
 @dataclass(slots=True)
@@ -196,12 +198,17 @@ def _footer(file: FileReader, wanted: Sequence[WantedLeaf]) -> FileFooter:
     for leaf in wanted:
         number = leaves.find(leaf)
         if number is None:
-            footer.columns[leaf.column.path] = ChunkStatistics(None, [], None, False)
+            footer.columns[leaf.column.path] = ChunkStatistics(None, [], None, False, leaves.lacks(leaf))
         else:
             footer.columns[leaf.column.path] = ChunkStatistics(
                 stored[number], file.statistics(number), leaves.paths[number], number in with_filter
             )
     return footer
+
+
+def all_null(num_rows: Sequence[int]) -> ChunkStatistics:
+    """Return the statistics of a column that has only nulls."""
+    return ChunkStatistics(None, [(None, None, rows, 0, rows) for rows in num_rows], None, False)
 
 
 def bounds_of(column: Column, footers: Sequence[tuple[FileFooter | None, int]]) -> ColumnBounds:

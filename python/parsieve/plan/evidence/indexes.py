@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import or_
 from typing import Literal, NamedTuple
 
@@ -16,10 +16,11 @@ from parsieve.lake.base import Location, Slice
 from parsieve.lake.slices import Slices, locations_and_tokens
 from parsieve.plan.evidence.bloom_index import BloomIndexEvidence, TextIndexEvidence
 from parsieve.plan.evidence.candidates import Candidates
-from parsieve.plan.evidence.questions import Question
+from parsieve.plan.evidence.questions import HasNull, Question
 from parsieve.plan.evidence.sieve_index import SieveIndexEvidence
+from parsieve.predicate.expr import Column
 
-NEW = "not in the index (added later, or unreadable at the time); update_index() adds it"
+NEW = "not in the index (added later, or unreadable at the time); update_index() adds the files of the current state"
 CHANGED = "changed after it was indexed; update_index() reads it again"
 YOUNG = "written too recently to detect later changes; update_index() adds it once it is older"
 UNREADABLE = "the part of the index that covers it cannot be read"
@@ -72,10 +73,22 @@ def apply_indexes(
         if numbers:
             tokens = [index.indexed_tokens(question) for question in questions for index in indexes]
             doubts = uncovered(slices, numbers, list(filter(None, tokens)), bool(failed))
+    for column, numbers in _disagreements(files, questions):
+        for number in numbers:
+            doubts.setdefault(number, []).append(
+                f"it has values for which engines disagree about {column}, so the index of {column} never skips it"
+            )
     problems = [f"the index, {part}: {error}" for part, error in failed.items()]
     has_failed = any(index.failed for index in indexes)
     health: Health = "damaged" if view.doubts else "unusable" if has_failed else "sound"
     return IndexAnswers([sieve, *texts], by_sieve, problems, doubts, health)
+
+
+def _disagreements(files: Candidates, questions: Sequence[Question]) -> Iterator[tuple[Column, list[int]]]:
+    """Yield expressions, and the slices that are kept only because engines disagree about one of their values."""
+    for question in questions:
+        if isinstance(question, HasNull) and question.column.is_computed and question in files.may_match:
+            yield question.column, pc.indices_nonzero(files.kept_by([question])).to_pylist()
 
 
 def either(left: pa.BooleanArray | None, right: pa.BooleanArray | None) -> pa.BooleanArray | None:

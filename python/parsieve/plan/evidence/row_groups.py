@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow.compute as pc
@@ -13,7 +14,7 @@ from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.plan.cost.medium import Medium, medium_of
 from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.file_filters import FileFilterEvidence, FilterAnswers
-from parsieve.plan.evidence.footers import Cost, FileFooter, Footers, bounds_of
+from parsieve.plan.evidence.footers import Cost, FileFooter, Footers, all_null, bounds_of
 from parsieve.plan.evidence.minmax import ColumnBounds, MinMax
 from parsieve.plan.evidence.questions import Beyond, leaves
 from parsieve.predicate.expr import Column
@@ -120,7 +121,17 @@ class GroupJudge:
             if isinstance(footer, str):
                 self.failed[number] = footer
             else:
-                self.opened[number] = _without(footer, self._lake.constants(piece))
+                known = _without(footer, self._lake.constants(piece))
+                self.opened[number] = self._with_nulls(known, piece)
+
+    def _with_nulls(self, footer: FileFooter, piece: Slice) -> FileFooter:
+        """Return a footer in which the columns that the file lacks have only nulls, if the table reads them so."""
+        nulls = {
+            path: all_null(footer.num_rows)
+            for path, chunk in footer.columns.items()
+            if chunk.is_absent and self._lake.absent_is_null(piece, self._snapshot.schema.field(path[0]))
+        }
+        return replace(footer, columns=footer.columns | nulls) if nulls else footer
 
     def _source(self, number: int) -> tuple[Any, FileKeys | None]:
         piece = self.slices([number])[0]

@@ -66,7 +66,7 @@ def _with_quotes_hint(error: ColumnNotFoundError, column: exp.Expression) -> Col
 
 def parse_sql(text: str, schema: pa.Schema, zone: str | None, params: Params | None = None) -> Expr:
     """Parse the condition of a WHERE clause."""
-    tree = syntax_tree(text)
+    tree = syntax_tree(text, schema.names)
     build = Builder(zone)
     operands = Operands(ColumnNames(schema), build, bind_params(tree, params))
     for column in tree.find_all(exp.Column, exp.Dot):

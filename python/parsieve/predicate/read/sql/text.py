@@ -27,12 +27,12 @@ class Predicates(Dialect):
         HEX_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("x'", "'"), ("X'", "'")]
 
 
-def syntax_tree(text: str) -> exp.Expression:
-    """Parse the condition of a WHERE clause with sqlglot."""
+def syntax_tree(text: str, names: Sequence[str] = ()) -> exp.Expression:
+    """Parse the condition of a WHERE clause with sqlglot. `names` are the columns of the table, for messages."""
     try:
         tree = sqlglot.parse_one(without_doubled_parentheses(text), dialect=Predicates)
     except sqlglot.errors.SqlglotError as error:
-        raise _invalid(text, f": {_one_line(error)}") from None
+        raise _invalid(text, f": {_one_line(error)}", _quotes_hint(text, names)) from None
     except AttributeError:
         # sqlglot has no error for some texts, such as a struct with an empty key.
         raise _invalid(text) from None
@@ -93,9 +93,28 @@ def bind_params(tree: exp.Expression, params: Params | None) -> dict[int, Any]:
     return {id(placeholder): value for placeholder, value in zip(placeholders, params, strict=True)}
 
 
-def _invalid(text: str, why: str = "") -> ValueError:
+def _invalid(text: str, why: str = "", hint: str = "") -> ValueError:
     order = "; pass order_by= and limit= for the order and the number of rows" if _ORDER.search(text) else ""
-    return ValueError(f"not a valid SQL condition: {shortened(repr(text))}{why} (write what follows WHERE{order})")
+    return ValueError(
+        f"not a valid SQL condition: {shortened(repr(text))}{why} (write what follows WHERE{order}{hint})"
+    )
+
+
+def _quotes_hint(text: str, names: Sequence[str]) -> str:
+    """Return a hint about the first column in the text whose name is only valid in quotes."""
+    for name in names:
+        if name and re.search(rf"""(?<![\w"`']){re.escape(name)}(?![\w"`'])""", text) and not _is_valid(f"{name} = 1"):
+            quoted = '"' + name.replace('"', '""') + '"'
+            return f"; put the name of the column in quotes: {quoted}"
+    return ""
+
+
+def _is_valid(text: str) -> bool:
+    try:
+        sqlglot.parse_one(text, dialect=Predicates)
+    except (sqlglot.errors.SqlglotError, AttributeError):
+        return False
+    return True
 
 
 def _one_line(error: Exception) -> str:
