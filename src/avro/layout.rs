@@ -60,7 +60,7 @@ impl Layout {
         let code = number()?;
         let size = if matches!(code, 1 | 4) { number()? as usize } else { 0 };
         let mut inner = |once: bool| Self::next(codes, depth + 1, once);
-        Ok(match code {
+        let layout = match code {
             0 => Self::Long,
             1 => Self::Fixed(size),
             2 => Self::Bytes,
@@ -79,7 +79,25 @@ impl Layout {
             }
             16..22 => return Err(invalid("a column is inside an option, a list, a map or a column")),
             _ => return Err(invalid("an unknown code")),
-        })
+        };
+        // A few bytes could claim any number of entries without bytes, again and again.
+        match &layout {
+            Self::List(item) if !item.has_bytes() => Err(invalid("the items of a list have no bytes")),
+            Self::Map(key, value) if !key.has_bytes() && !value.has_bytes() => {
+                Err(invalid("the entries of a map have no bytes"))
+            }
+            _ => Ok(layout),
+        }
+    }
+
+    /// Returns whether every value takes at least one byte.
+    fn has_bytes(&self) -> bool {
+        match self {
+            Self::Long | Self::Bytes | Self::Option(_) | Self::List(_) | Self::Map(_, _) => true,
+            Self::Fixed(size) => *size > 0,
+            Self::Record(fields) => fields.iter().any(Self::has_bytes),
+            Self::Column(_, inner) => inner.has_bytes(),
+        }
     }
 
     /// Returns whether values of this type fit into a column.
@@ -131,6 +149,20 @@ mod tests {
             [&[], &[7], &[4, 2, 0], &[0, 0], &[16, 2], &[3, 16, 0], &[20, 6, 2, 0], &[17, 3, 3, 2], &deep];
         for codes in rejected {
             assert!(Layout::parse(codes).is_err(), "{codes:?}");
+        }
+    }
+
+    #[test]
+    fn entries_without_bytes_are_rejected() {
+        // Lists of empty records, of records of these and of zero bytes, and maps of them.
+        let rejected: [&[u32]; 5] =
+            [&[5, 4, 0], &[5, 4, 2, 4, 0, 1, 0], &[5, 1, 0], &[6, 1, 0, 4, 0], &[4, 1, 3, 5, 4, 0]];
+        for codes in rejected {
+            assert!(Layout::parse(codes).is_err(), "{codes:?}");
+        }
+        // An empty record elsewhere is the partition of a table without partitions.
+        for codes in [&[4, 2, 4, 0, 19, 4, 0][..], &[5, 3, 4, 0], &[6, 2, 1, 0], &[5, 5, 0], &[5, 4, 2, 4, 0, 0]] {
+            assert!(Layout::parse(codes).is_ok(), "{codes:?}");
         }
     }
 }

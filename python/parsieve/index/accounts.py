@@ -10,7 +10,6 @@ from typing import Any, cast
 import pyarrow as pa
 
 from parsieve._core import UnsupportedError
-from parsieve.errors import ConflictError
 from parsieve.index.build.lost import why_dropped, why_lost
 from parsieve.index.build.renewals import Renewed
 from parsieve.index.build.settle import log_left_out, path_of_slice, settle, unsettled
@@ -74,9 +73,10 @@ class Account:
             self.rows[file_slice.location] = rows
 
     def leave_out(self, file_slice: Slice, error: Exception) -> None:
-        """Record a slice that could not be read."""
+        """Record a slice that could not be read, or whose rows do not fit its footer."""
         path = path_of_slice(file_slice)
         with self._lock:
+            self.rows.pop(file_slice.location, None)
             self._left_out[path] = LeftOut(path, _reason(error, path), not isinstance(error, UnsupportedError))
 
     def leave_unmapped(self, slices: Mapping[Location, Exception]) -> None:
@@ -248,14 +248,13 @@ class _Watched:
 
     def read_keys(self, file_slice: Slice, columns: Sequence[ColumnPath]) -> Iterator[pa.RecordBatch]:
         rows = 0
-        try:
-            for batch in self._lake.read_keys(file_slice, columns):
-                rows += batch.num_rows
-                yield batch
-        except (ConflictError, FileNotFoundError, UnsupportedError) as error:
-            self._account.leave_out(file_slice, error)
-            raise
+        for batch in self._lake.read_keys(file_slice, columns):
+            rows += batch.num_rows
+            yield batch
         self._account.read(file_slice, rows)
+
+    def leave_out(self, file_slice: Slice, error: Exception) -> None:
+        self._account.leave_out(file_slice, error)
 
 
 def _reason(error: Exception, path: str) -> str:

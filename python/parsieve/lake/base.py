@@ -233,6 +233,10 @@ class Lake(ABC):
         output column has lists of them. A column that is missing in the file has its default value, or nulls.
         """
 
+    def leave_out(self, file_slice: Slice, error: Exception) -> None:
+        """Take note that an index leaves out a slice because of an error, if the reads of this lake are counted."""
+        return None
+
     def count_rows(self, file_slice: Slice) -> int | None:
         """Return how many rows the base file of a slice has, or None if that would take more than a short read."""
         return file_slice.num_rows

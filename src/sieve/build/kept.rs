@@ -22,7 +22,7 @@ pub struct Kept<K> {
     segments: Vec<KeptSegment<K>>,
     next: usize,
     spans: Vec<Option<KeySpan<K>>>,
-    /// The locations of `found_key`.
+    /// The locations of `found_key`, ascending.
     found: Vec<u32>,
     found_key: Option<K>,
 }
@@ -51,7 +51,7 @@ impl<K: Key> Kept<K> {
                     self.found_key = Some(key);
                 }
                 // Correct answers depend on this: a key that the segment does not answer would never be found again.
-                if self.found.contains(&location) {
+                if self.found.binary_search(&location).is_ok() {
                     Ok(())
                 } else {
                     Err(Error::new(ErrorKind::SieveKeptKey { location }))

@@ -160,17 +160,18 @@ fn put_descent<P: Offset>(out: &mut impl Sink, down: u32, middle: P, shift: u32,
 fn take_descent<P: Offset>(reader: &mut BitReader<'_>, shift: u32, distribution: Distribution) -> Option<(u32, P)> {
     let down = match distribution {
         Distribution::Scattered => {
+            let most = shift.checked_sub(1)?;
             let mut down = reader.peek().trailing_ones();
             if down < 32 {
-                reader.skip(down.min(shift.checked_sub(1)?) + u32::from(down + 1 < shift));
+                reader.skip(down.min(most) + u32::from(down < most));
             } else {
                 // Rare: two keys that share many more bits than their neighbors do.
                 down = 0;
-                while down + 1 < shift && reader.take(1) == 1 {
+                while down < most && reader.take(1) == 1 {
                     down += 1;
                 }
             }
-            down.min(shift - 1)
+            down.min(most)
         }
         Distribution::Clumped => {
             let bits = reader.peek().trailing_ones();
@@ -389,6 +390,17 @@ mod tests {
             if take_separators(&mut reader, count, shift, 0u128, distribution, &mut separators).is_some() {
                 prop_assert!(separators.is_sorted_by(|a, b| a < b) && separators.len() == index(count));
             }
+        }
+    }
+
+    #[test]
+    fn a_cell_of_one_point_has_no_separator() {
+        let bytes = [0xff; 16];
+        for distribution in [Distribution::Scattered, Distribution::Clumped] {
+            let mut reader = BitReader::new(&bytes, 0, 128);
+            assert_eq!(rank(&mut reader, 1, 0, 0u64, distribution), None);
+            let mut reader = BitReader::new(&bytes, 0, 128);
+            assert_eq!(take_separators(&mut reader, 1, 0, 0u64, distribution, &mut Vec::new()), None);
         }
     }
 

@@ -9,7 +9,11 @@ use crate::sieve::index::key_prefixes::Overlap;
 use crate::sieve::index::loaded::{Index, Slot};
 use crate::sieve::key::axis::{AxisType, Bytes, Key};
 use crate::sieve::unit::stats::Stats;
+use std::collections::BTreeMap;
 use std::ops::Range;
+
+/// A list of at most this many locations is short, even if some occur several times.
+const FEW_LOCATIONS: usize = 1024;
 
 /// A predicate in terms of keys of the index's axis. The caller converts strict bounds to inclusive ones, or to the
 /// next key if the axis is exact. A predicate that has no form here keeps every location.
@@ -145,16 +149,7 @@ impl<K: Key> Index<K> {
         }
         match query {
             Query::Point(key) => self.point(key, &mut out),
-            Query::In(keys) => {
-                let mut of_key = Vec::new();
-                for key in keys {
-                    of_key.clear();
-                    self.point(key, &mut of_key);
-                    out.extend_from_slice(&of_key);
-                }
-                out.sort_unstable();
-                out.dedup();
-            }
+            Query::In(keys) => self.any_of(keys, &mut out),
             Query::Between(low, high) => self.interval(low, high, &mut out),
             Query::AtLeast(_) | Query::AtMost(_) | Query::Null | Query::NotNull | Query::Nan => {
                 return Answer::Only(self.select(query, floats));
@@ -166,28 +161,69 @@ impl<K: Key> Index<K> {
     /// Fast path for one key: appends its locations to the empty `out` without building a `Query`.
     #[inline]
     pub fn point(&self, key: &K, out: &mut Vec<u32>) {
-        if let Some(segment) = self.segment_of(key) {
-            let mut covered = false;
-            let answered = match &self.slots[segment] {
-                Slot::Ready(ready) => match self.cached(segment, ready) {
-                    Some(cached) => {
-                        ready.point_in_decoded(cached, key, out);
-                        covered = cached.covered;
-                        true
-                    }
-                    None => ready.point(key, out).is_ok(),
-                },
-                Slot::Absent | Slot::Damaged => false,
-            };
-            if !answered {
-                out.clear();
-                out.extend(0..self.num_locations());
-            }
-            if !covered {
-                self.narrow(key, key, out);
-            }
+        if let Some(segment) = self.segment_of(key)
+            && !self.point_in(segment, key, out)
+        {
+            out.clear();
+            out.extend(0..self.num_locations());
+            self.narrow(key, key, out);
         }
         self.add_unknown(out);
+    }
+
+    /// Appends the locations of a key in a segment to the empty `out`. Returns false if the segment is missing or
+    /// damaged. The appended locations are then void.
+    #[inline]
+    fn point_in(&self, segment: usize, key: &K, out: &mut Vec<u32>) -> bool {
+        let covered = match &self.slots[segment] {
+            Slot::Ready(ready) => match self.cached(segment, ready) {
+                Some(cached) => {
+                    ready.point_in_decoded(cached, key, out);
+                    cached.covered
+                }
+                None if ready.point(key, out).is_ok() => false,
+                None => return false,
+            },
+            Slot::Absent | Slot::Damaged => return false,
+        };
+        if !covered {
+            self.narrow(key, key, out);
+        }
+        true
+    }
+
+    /// Appends the locations of several keys to the empty `out`.
+    ///
+    /// Keys may share locations, so `out` is never much longer than twice the number of locations. All keys in a missing
+    /// or damaged segment are answered together, by the least and the greatest of them.
+    fn any_of(&self, keys: &[K], out: &mut Vec<u32>) {
+        let all = index(self.num_locations());
+        let mut of_key = Vec::new();
+        let mut unanswered: BTreeMap<usize, (&K, &K)> = BTreeMap::new();
+        for key in keys {
+            let Some(segment) = self.segment_of(key) else { continue };
+            of_key.clear();
+            if self.point_in(segment, key, &mut of_key) {
+                out.extend_from_slice(&of_key);
+            } else {
+                let (least, most) = unanswered.entry(segment).or_insert((key, key));
+                (*least, *most) = ((*least).min(key), (*most).max(key));
+            }
+            if out.len() >= (2 * all).max(FEW_LOCATIONS) && sort_all(out) == all {
+                return;
+            }
+        }
+        for (low, high) in unanswered.into_values() {
+            of_key.clear();
+            of_key.extend(0..self.num_locations());
+            self.narrow(low, high, &mut of_key);
+            out.extend_from_slice(&of_key);
+            if sort_all(out) == all {
+                return;
+            }
+        }
+        out.extend_from_slice(&self.unknown);
+        sort_all(out);
     }
 
     /// Appends the locations with keys from `low` to `high` to the empty `out`.
@@ -301,8 +337,7 @@ impl<K: Key> Index<K> {
     fn add_unknown(&self, out: &mut Vec<u32>) {
         if !self.unknown.is_empty() {
             out.extend_from_slice(&self.unknown);
-            out.sort_unstable();
-            out.dedup();
+            sort_all(out);
         }
     }
 
@@ -317,4 +352,11 @@ impl<K: Key> Index<K> {
         let end = self.root.segments.partition_point(|entry| entry.least <= *high);
         start..end.max(start)
     }
+}
+
+/// Sorts locations, removes duplicates, and returns the number of different ones.
+fn sort_all(locations: &mut Vec<u32>) -> usize {
+    locations.sort_unstable();
+    locations.dedup();
+    locations.len()
 }

@@ -3,7 +3,7 @@
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::int::low_u64;
-use crate::sieve::key::axis::{Bytes, Key};
+use crate::sieve::key::axis::{Bytes, Key, MAX_KEY_BYTES};
 use crate::varint::put_varint;
 
 /// The length to which longer byte strings are cut. Statistics with a bound of this length are not exact.
@@ -15,7 +15,7 @@ pub trait Bound: Sized {
     fn cut_below(self) -> Self;
     /// Returns the bound that statistics store for a greatest key. It is not less than the key.
     fn cut_above(self) -> Self;
-    /// Returns true if the bound may differ from the key that it was made of.
+    /// Returns true if the bound may differ from the value that it was made of.
     fn is_cut(&self) -> bool;
     /// Writes the key as a difference from another key, which may be greater.
     fn write_near(&self, other: Option<&Self>, out: &mut Vec<u8>);
@@ -90,7 +90,8 @@ impl Bound for Bytes {
     }
 
     fn is_cut(&self) -> bool {
-        self.as_slice().len() == CUT_BYTES
+        // A key of the greatest length may be the beginning of a longer value.
+        matches!(self.as_slice().len(), CUT_BYTES | MAX_KEY_BYTES)
     }
 
     fn write_near(&self, other: Option<&Self>, out: &mut Vec<u8>) {
@@ -149,6 +150,15 @@ mod tests {
             near = Some(read);
         }
         assert_eq!(cursor.remaining(), 0);
+    }
+
+    #[test]
+    fn the_bound_of_a_value_that_is_longer_than_a_key_is_cut() {
+        for len in [MAX_KEY_BYTES, 2000] {
+            let bound = Bytes::new(&vec![0xff; len]).cut_above();
+            assert!(bound.as_slice().len() == MAX_KEY_BYTES && bound.is_cut());
+        }
+        assert!(!Bytes::new(&[0xff; 1000]).cut_above().is_cut());
     }
 
     proptest! {

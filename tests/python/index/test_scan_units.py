@@ -12,9 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support import footer_edit
 from support.aging import wait_until_old
 from support.formats import FORMATS, folder
 
+import parsieve as ps
 from parsieve import _core
 from parsieve.errors import ConflictError
 from parsieve.index.build.units import plan_units, read_row_groups
@@ -217,3 +219,27 @@ def test_values_of_another_type_leave_out_all_units_of_the_slice(tmp_path: Path)
 def test_unknown_units_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match='"file", "row_group" or "rows"'):
         plan_units(FORMATS["folder"](tmp_path / "t", [rows_of(random.Random(1), 3)], 3), [], "page")  # type: ignore[arg-type]
+
+
+def test_a_footer_that_claims_too_many_rows_leaves_out_its_file(tmp_path: Path) -> None:
+    """The claimed rows would have more units than fit in memory."""
+    layout = UnitLayout((1 << 62, 7), 20_000)
+    assert layout.num_units == (1 << 62) // 20_000 + 2
+    assert layout.coarsened() == UnitLayout((1 << 62, 7))
+    for part in range(3):
+        pq.write_table(pa.table({"k": range(part * 100, part * 100 + 100)}), tmp_path / f"{part}.parquet")
+
+    def claim(metadata: footer_edit.Struct) -> None:
+        [group] = metadata[footer_edit.ROW_GROUPS][1][1]
+        num_rows = (footer_edit.I64, 1 << 45)
+        metadata[3] = group[3] = group[footer_edit.COLUMNS][1][1][0][footer_edit.META_DATA][1][5] = num_rows
+
+    footer_edit.edit(tmp_path / "1.parquet", claim)
+    wait_until_old(tmp_path)
+    table = ps.open_table(tmp_path)
+    report = table.build_index("k", "sieve", unit="rows", progress=False)
+    [left_out] = report.left_out
+    assert left_out.path == str(tmp_path / "1.parquet")
+    assert "its footer had 35,184,372,088,832 rows" in str(left_out)
+    assert (report.files, report.rows) == (2, 200)
+    assert [local_path(file) for file in table.plan("k = 150").files] == [str(tmp_path / "1.parquet")]

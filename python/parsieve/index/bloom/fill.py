@@ -56,6 +56,7 @@ def fill(
             return [column.finish() for column in fillings], None
     except (ConflictError, FileNotFoundError, UnsupportedError) as error:
         # The file was changed or removed, or is not supported. The other slices are not affected.
+        lake.leave_out(file_slice, error)
         return [Filled(location, unknown=True)] * len(paths), error
 
 

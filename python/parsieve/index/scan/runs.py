@@ -194,6 +194,7 @@ def _scan(
                 cutter.finish()
         except (ConflictError, FileNotFoundError, UnsupportedError) as error:
             # The file was changed or removed, or is not supported. The other slices are not affected.
+            lake.leave_out(in_blocks[number], error)
             for column in columns:
                 column.leave_out(number)
                 column.rows.failed[number] = error

@@ -47,8 +47,13 @@ class UnitLayout(NamedTuple):
 
     @property
     def num_units(self) -> int:
-        """Return the number of units."""
-        return max(1, len(self.ends()))
+        """Return the number of units. A damaged footer may claim so many rows that no list can hold their units."""
+        if self.rows_per_unit == 0:
+            return 1
+        if self.rows_per_unit is None:
+            return max(1, len(self.row_groups))
+        uncut, each = SieveUnits.UNCUT_ROWS, self.rows_per_unit
+        return max(1, sum(1 if rows <= uncut else -(-rows // each) for rows in self.row_groups))
 
     def shares(self) -> list[float]:
         """Return the share of the rows that each unit has."""
