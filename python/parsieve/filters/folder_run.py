@@ -11,7 +11,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from parsieve._core import ParsieveError
 from parsieve.errors import FolderError, describe
+from parsieve.io.names import is_ignored
 from parsieve.io.parallel import ProgressBar, thread_count
+from parsieve.io.sources import local_source
 
 Result = TypeVar("Result")
 
@@ -28,12 +30,26 @@ class Outcome(NamedTuple, Generic[Result]):
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """Return the Parquet files in a folder and below it, sorted, without hidden ones (`_` or `.`)."""
-    paths = []
-    for parent, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        paths += [Path(parent, name) for name in names if name.endswith(SUFFIXES) and not name.startswith((".", "_"))]
-    return sorted(paths)
+    """Return the Parquet files in a folder and below it, sorted, without those that engines ignore by their names.
+
+    A file that also has links in the folder is returned once. Raise an error if a folder cannot be listed.
+    """
+    paths: list[Path] = []
+    links: list[Path] = []
+    for parent, folders, names in os.walk(folder, onerror=_raise):
+        folders[:] = [name for name in folders if not is_ignored(name)]
+        for name in names:
+            if name.endswith(SUFFIXES) and not is_ignored(name):
+                path = Path(parent, name)
+                (links if path.is_symlink() else paths).append(path)
+    by_file = {os.path.realpath(path): path for path in paths} if links else {}
+    for link in sorted(links):
+        by_file.setdefault(os.path.realpath(link), link)
+    return sorted(by_file.values() if links else paths)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def for_each_file(
@@ -60,10 +76,8 @@ def for_each_file(
 
 def local_folder(source: Any) -> Path | None:
     """Return the path if the source is a local folder, or None for a file, a URI or anything else."""
-    if not isinstance(source, (str, os.PathLike)):
-        return None
-    path = Path(source).expanduser()
-    return path if path.is_dir() else None
+    path = local_source(source)
+    return path if path is not None and path.is_dir() else None
 
 
 def over_folder(

@@ -88,6 +88,23 @@ def test_filters_of_encrypted_columns_are_encrypted(tmp_path: Path, plaintext_fo
     assert read(path, factory).equals(TABLE)
 
 
+@pytest.mark.parametrize("plaintext_footer", [False, True])
+def test_columns_without_a_key_are_findings(tmp_path: Path, plaintext_footer: bool) -> None:
+    path = tmp_path / "t.parquet"
+    _, seen = write(path, plaintext_footer=plaintext_footer)
+    keys = ps.FileKeys(seen["footer"], {"secret": seen["one"], "other": seen["two"]})
+    some = ps.FileKeys(seen["footer"], {"other": seen["two"]})
+    ps.add_filters(path, columns=["secret", "other", "open"], encryption=keys)
+    for encryption, hidden in ((keys, set()), (some, {"secret"}), (ps.FileKeys(seen["footer"]), {"secret", "other"})):
+        findings = ps.check_filters(path, encryption=encryption)
+        chunks = {(row_group, column) for row_group in range(2) for column in hidden}
+        assert {(finding.row_group, finding.column) for finding in findings} == chunks
+        assert all(finding.kind == "unreadable" and "key" in finding.text for finding in findings)
+    # Without filters, nothing is known about them either.
+    ps.drop_filters(path, encryption=keys)
+    assert len(ps.check_filters(path, encryption=some)) == 2
+
+
 REAL = Path(__file__).parents[4] / "shared" / "data" / "parquet-testing"
 SEALED = REAL / "encrypt_columns_and_footer_bloom_filter.parquet.encrypted"
 KEYS = {
