@@ -194,13 +194,18 @@ def test_keys_are_unwrapped_by_a_kms(tmp_path: Path, plaintext_footer: bool, dou
 def test_key_metadata_without_usable_key_material_is_an_error(tmp_path: Path) -> None:
     from parsieve.filters import kms
 
-    for material in (b"", b"name of a key", b"[]", b'{"keyMaterialType": "PKMT9"}'):
+    for material in (b"", b"name of a key", b"[]", b"[" * 200_000, b'{"keyMaterialType": "PKMT9"}'):
         with pytest.raises(ps.UnsupportedError, match="no key material of a KMS"):
             kms.Unwrapper(Kms({})).key(material, "the footer")
     with pytest.raises(ps.UnsupportedError, match="separate file"):
         kms.Unwrapper(Kms({})).key(b'{"keyMaterialType": "PKMT1", "internalStorage": false}', "the footer")
     with pytest.raises(ps.FormatError, match="masterKeyID"):
         kms.Unwrapper(Kms({})).key(b'{"keyMaterialType": "PKMT1"}', "the footer")
+    fields = {"keyMaterialType": "PKMT1", "doubleWrapping": True, "masterKeyID": "one", "wrappedKEK": bytes(16).hex()}
+    for text in ("a", "\u00e9"):
+        material = json.dumps({**fields, "keyEncryptionKeyID": "", "wrappedDEK": text}).encode()
+        with pytest.raises(ps.FormatError, match="the key material of the footer is not valid base64"):
+            kms.Unwrapper(Kms({})).key(material, "the footer")
     pq.write_table(TABLE, tmp_path / "plain.parquet")
     assert repr(ps.FileKeys.from_kms(tmp_path / "plain.parquet", Kms({}))) == "<parsieve.FileKeys: none>"
 
