@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from parsieve import _core
+from parsieve.errors import ConflictError
 from parsieve.filters.build import feed
 from parsieve.filters.folder_run import local_folder, over_folder
 from parsieve.filters.open import Chunk, ColumnName, Decryption, FilterRange, ParquetFile
@@ -75,7 +76,8 @@ def check_filters(source: Any, *, encryption: Decryption | None = None, threads:
         def check_chunk(chunk: Chunk) -> list[Finding]:
             return list(_check_chunk(file, rewriter, chunk, ranges[chunk]))
 
-        by_chunk = map_in_threads(check_chunk, ranges, threads)
+        with file.unchanged():
+            by_chunk = map_in_threads(check_chunk, ranges, threads)
         findings = [finding for findings in by_chunk for finding in findings]
         return sorted(findings + _hidden(file, rewriter, ranges), key=lambda finding: finding.row_group)
 
@@ -110,6 +112,8 @@ def _check_chunk(file: ParquetFile, rewriter: _core.Rewriter, chunk: Chunk, plac
         scan = rewriter.check(chunk, filter)
         feed(file, scan)
         num_values, excluded, certain = scan.finish()
+    except ConflictError:
+        raise
     except _core.ParsieveError as error:
         yield finding("unreadable", str(error))
         return
