@@ -13,7 +13,7 @@ from parsieve.errors import ConflictError
 from parsieve.filters.report import RewriteReport
 from parsieve.filters.target import TABLE_FOLDERS, table_error
 from parsieve.io.fd import name_in_errors
-from parsieve.io.object_store import store_at
+from parsieve.io.object_store import os_errors, store_at
 from parsieve.io.ranges import RangeReader
 
 # The largest upload that S3 and compatible stores accept in one request. Only single requests can be conditional.
@@ -37,7 +37,8 @@ def rewrite_object(source: Any, dest: Any, rewrite: Callable[[Path], RewriteRepo
     target_store, target = (store, path) if dest is None else _store(dest)
     _refuse_table_object(source if dest is None else dest)
     name = target if isinstance(source, tuple) else str(source if dest is None else dest)
-    head = store.head(path)
+    with os_errors(path):
+        head = store.head(path)
     tag = head.get("e_tag")
     if tag is None:
         raise UnsupportedError(f"the store has no ETag for {path}, so a change in the meantime could not be detected")
@@ -54,7 +55,8 @@ def rewrite_object(source: Any, dest: Any, rewrite: Callable[[Path], RewriteRepo
             return report._replace(path=name, bytes_fetched=reader.bytes_fetched, written=False)
         same_version = {key: head[key] for key in ("e_tag", "version") if head.get(key) is not None}
         # The conditional upload below proves that these are the attributes of the version that was read.
-        attributes = store.get(path, options={"head": True}).attributes
+        with os_errors(path):
+            attributes = store.get(path, options={"head": True}).attributes
         _put(target_store, target, local, same_version if dest is None else "create", attributes)
     return report._replace(path=name, bytes_fetched=reader.bytes_fetched, written=True)
 
@@ -106,7 +108,12 @@ def _folders_above(place: Any) -> Iterator[tuple[str, Any, str]]:
 
 def _names(store: Any, folder: str) -> Iterator[str]:
     """Yield the names of the objects in a folder of a store, as long as the caller needs more of them."""
-    for listed in store.list(folder):
+    listing = iter(store.list(folder))
+    while True:
+        with os_errors(folder):
+            listed = next(listing, [])
+        if not listed:
+            return
         for found in listed:
             parent, _, name = found["path"].rpartition("/")
             if parent == folder:
