@@ -108,7 +108,7 @@ def _folders_above(place: Any) -> Iterator[tuple[str, Any, str]]:
 
 def _names(store: Any, folder: str) -> Iterator[str]:
     """Yield the names of the objects in a folder of a store, as long as the caller needs more of them."""
-    listing = iter(store.list(folder))
+    listing: Iterator[list[dict[str, Any]]] = iter(store.list(folder))
     while True:
         with os_errors(folder):
             listed = next(listing, [])
