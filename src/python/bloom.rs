@@ -224,7 +224,7 @@ impl BloomFilter {
         r#type: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<bool> {
         let array = match r#type {
-            Some(data_type) => single(value, Some(data_type))?,
+            Some(data_type) => single(value, Some(data_type), self.read(py, Filter::column))?,
             None => literal(value, self.read(py, Filter::column))?,
         };
         self.check_array(py, &array)

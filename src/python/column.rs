@@ -26,9 +26,14 @@ impl Column {
     /// Raises an error if a file may store these values in another form.
     pub(super) fn refuse_other_forms(&self, column: Option<ColumnType>) -> PyResult<()> {
         if self.may_be_written_otherwise(column) {
-            return Err(PyTypeError::new_err("a UUID can be compared with a FIXED_LEN_BYTE_ARRAY(16) only"));
+            return Err(PyTypeError::new_err(UUIDS_ARE_BYTES));
         }
         Ok(())
+    }
+
+    /// Returns the only array.
+    fn one(mut self) -> PyResult<ArrayRef> {
+        self.0.next().unwrap_or_else(|| Err(PyTypeError::new_err("expected an array")))
     }
 
     /// Raises an error if a filter of unknown column type cannot answer for these values. The hash of a number, time or
@@ -167,8 +172,13 @@ pub(super) fn pyarrow(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     py.import(intern!(py, "pyarrow"))
 }
 
-/// Converts one Python value to an array of length one. The type is inferred by pyarrow or given as `data_type`.
-pub(super) fn single(value: &Bound<'_, PyAny>, data_type: Option<&Bound<'_, PyAny>>) -> PyResult<ArrayRef> {
+/// Converts one Python value to an array of length one, to look for it in a column of type `column`, if that is known.
+/// The type of the value is inferred by pyarrow or given as `data_type`.
+pub(super) fn single(
+    value: &Bound<'_, PyAny>,
+    data_type: Option<&Bound<'_, PyAny>>,
+    column: Option<ColumnType>,
+) -> PyResult<ArrayRef> {
     let py = value.py();
     // pyarrow treats pandas times as datetimes, whose resolution is only microseconds.
     let nanoseconds = |name| value.getattr_opt(name)?.map_or(Ok(false), |part| part.is_truthy());
@@ -204,7 +214,10 @@ pub(super) fn single(value: &Bound<'_, PyAny>, data_type: Option<&Bound<'_, PyAn
         let kind = value.get_type().qualname().map_or_else(|_| "value".to_owned(), |name| name.to_string());
         PyTypeError::new_err(format!("pyarrow has no Arrow type for this {kind}; pass type= or another value"))
     })?;
-    let array = array.extract::<PyArray>()?.into_inner().0;
+    // A scalar of Arrow may be a UUID, or an entry of a dictionary of UUIDs.
+    let one = array.extract::<Column>()?;
+    one.refuse_other_forms(column)?;
+    let array = one.one()?;
     let kind = value.get_type().qualname()?;
     if array.data_type().is_nested() {
         return Err(PyTypeError::new_err(format!(
@@ -216,6 +229,9 @@ pub(super) fn single(value: &Bound<'_, PyAny>, data_type: Option<&Bound<'_, PyAn
     }
     Ok(array)
 }
+
+/// The error for a UUID and a column of bytes, which may contain the text of UUIDs.
+pub(super) const UUIDS_ARE_BYTES: &str = "a UUID can be compared with a FIXED_LEN_BYTE_ARRAY(16) only";
 
 /// The error for a probe of null.
 pub(super) const NO_NULLS: &str = "a filter holds no nulls; it cannot answer for one";

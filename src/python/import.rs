@@ -9,11 +9,13 @@ use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{ArrayRef, make_array};
 use arrow_data::ArrayData;
+use arrow_schema::extension::EXTENSION_TYPE_NAME_KEY;
 use arrow_schema::{DataType, Field};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+use std::collections::HashMap;
 use std::ffi::CStr;
 use std::os::raw::c_int;
 
@@ -58,7 +60,7 @@ impl Arrays {
         }
         let field = Field::try_from(schema).map_err(to_type_error)?;
         let data = take_over(array, field.data_type())?;
-        let has_uuids = has_uuids(&field);
+        let has_uuids = has_uuids(schema);
         Ok(Self { data_type: field.data_type().clone(), has_uuids, source: Source::One(Some(data)) })
     }
 
@@ -73,7 +75,7 @@ impl Arrays {
         let code = unsafe { get_schema(&raw mut stream, &raw mut schema) };
         check(&mut stream, code)?;
         let field = Field::try_from(&schema).map_err(to_type_error)?;
-        let has_uuids = has_uuids(&field);
+        let has_uuids = has_uuids(&schema);
         Ok(Self { data_type: field.data_type().clone(), has_uuids, source: Source::Stream(stream) })
     }
 
@@ -103,19 +105,15 @@ impl Iterator for Arrays {
     }
 }
 
-fn has_uuids(field: &Field) -> bool {
-    let below = || match field.data_type() {
-        DataType::Struct(fields) => fields.iter().any(|field| has_uuids(field)),
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::ListView(item)
-        | DataType::LargeListView(item)
-        | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _)
-        | DataType::RunEndEncoded(_, item) => has_uuids(item),
-        _ => false,
+/// Returns true if a type is or contains UUIDs. A `Field` does not tell, because it has no metadata for the values of a
+/// dictionary.
+fn has_uuids(schema: &FFI_ArrowSchema) -> bool {
+    let is_uuid = |metadata: HashMap<String, String>| {
+        metadata.get(EXTENSION_TYPE_NAME_KEY).is_some_and(|name| name == "arrow.uuid")
     };
-    field.extension_type_name() == Some("arrow.uuid") || below()
+    schema.metadata().is_ok_and(is_uuid)
+        || schema.dictionary().is_some_and(has_uuids)
+        || schema.children().any(has_uuids)
 }
 
 /// Takes over an imported array. The producer guarantees that it has this type.

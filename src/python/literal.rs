@@ -1,6 +1,6 @@
 //! Converts single Python values to Arrow arrays, for probes of one value.
 
-use super::column::{NO_NULLS, single};
+use super::column::{NO_NULLS, UUIDS_ARE_BYTES, single};
 use crate::arrow::{ColumnType, Meaning, PhysicalType};
 use arrow_array::{ArrayRef, BinaryArray, Float64Array, Int64Array, StringArray, UInt64Array};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -46,7 +46,7 @@ pub(super) fn literal(value: &Bound<'_, PyAny>, column: Option<ColumnType>) -> P
         }
         (Meaning::Decimal { .. }, true) => {
             let decimal = value.py().import("decimal")?.getattr("Decimal")?;
-            single(&decimal.call1((value.call_method0("__index__")?,))?, None)
+            single(&decimal.call1((value.call_method0("__index__")?,))?, None, Some(column))
         }
         (_, true) => integer(value),
         (Meaning::Integer { .. }, false)
@@ -78,10 +78,10 @@ fn other(value: &Bound<'_, PyAny>, column: ColumnType) -> PyResult<ArrayRef> {
     if is("uuid", "UUID")? {
         // A UUID is stored as 16 bytes. A BYTE_ARRAY may contain its text instead.
         if column != (ColumnType { physical: PhysicalType::FixedLenByteArray(16), meaning: Meaning::Bytes }) {
-            return Err(PyTypeError::new_err("a UUID can be compared with a FIXED_LEN_BYTE_ARRAY(16) only"));
+            return Err(PyTypeError::new_err(UUIDS_ARE_BYTES));
         }
         let bytes = value.getattr(intern!(py, "bytes"))?;
         return Ok(Arc::new(BinaryArray::from_iter_values([bytes.extract::<&[u8]>()?])));
     }
-    single(value, None)
+    single(value, None, Some(column))
 }

@@ -227,10 +227,10 @@ impl ChunkCheck {
 
     /// Return the number of values, how many of them the filter excludes, and whether all of them are values of rows.
     ///
-    /// Each value of a dictionary counts once. The last result is False if only dictionaries were read, because rows
-    /// need not have all of their values.
+    /// Each value of a dictionary counts once. The last result is False if it is unknown which values of a dictionary rows
+    /// have.
     fn finish(&self) -> PyResult<(u64, u64, bool)> {
         let (chunk, checked) = finish(&self.state)?;
-        Ok((checked.values, checked.excluded, !chunk.all_dictionary))
+        Ok((checked.values, checked.excluded, chunk.is_exact))
     }
 }

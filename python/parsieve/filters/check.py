@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from parsieve import _core
+from parsieve.errors import ConflictError
 from parsieve.filters.build import feed
 from parsieve.filters.folder_run import local_folder, over_folder
 from parsieve.filters.open import Chunk, ColumnName, Decryption, FilterRange, ParquetFile
@@ -38,10 +39,10 @@ def check_filters(source: Any, *, encryption: Decryption | None = None, threads:
     An empty list means that every filter contains all values and is useful. The kinds of findings are:
 
     - `"false negatives"`: the filter excludes values of rows, so drop or replace it.
-    - `"unproven"`: the filter excludes values of the dictionary, which rows may or may not use.
+    - `"unproven"`: the filter excludes values of a dictionary, and damaged pages hide whether rows have them.
     - `"useless"`: the filter excludes almost nothing.
     - `"no length"`: the metadata lacks the filter's length, so readers need a second request.
-    - `"unreadable"`: the filter cannot be read.
+    - `"unreadable"`: the filter cannot be read, or encrypted metadata hides whether there is one.
 
     Args:
         source: a file as for `open_filters`, or the path of a folder. In a folder, all Parquet files are checked, and
@@ -75,8 +76,26 @@ def check_filters(source: Any, *, encryption: Decryption | None = None, threads:
         def check_chunk(chunk: Chunk) -> list[Finding]:
             return list(_check_chunk(file, rewriter, chunk, ranges[chunk]))
 
-        by_chunk = map_in_threads(check_chunk, ranges, threads)
-        return [finding for findings in by_chunk for finding in findings]
+        with file.unchanged():
+            by_chunk = map_in_threads(check_chunk, ranges, threads)
+        findings = [finding for findings in by_chunk for finding in findings]
+        return sorted(findings + _hidden(file, rewriter, ranges), key=lambda finding: finding.row_group)
+
+
+def _hidden(file: ParquetFile, rewriter: _core.Rewriter, ranges: Container[Chunk]) -> list[Finding]:
+    """Return a finding for each column chunk whose metadata would need a missing key to show a filter."""
+    return [
+        Finding(
+            row_group,
+            file.name_of(column),
+            "unreadable",
+            f"the metadata of column {file.name_of(column)!r} is encrypted, and its key is missing, so it is unknown "
+            "whether there is a filter",
+        )
+        for row_group in range(file.num_row_groups)
+        for column in range(len(file.paths))
+        if (row_group, column) not in ranges and not rewriter.is_open(row_group, column)
+    ]
 
 
 def _check_chunk(file: ParquetFile, rewriter: _core.Rewriter, chunk: Chunk, place: FilterRange) -> Iterator[Finding]:
@@ -93,6 +112,8 @@ def _check_chunk(file: ParquetFile, rewriter: _core.Rewriter, chunk: Chunk, plac
         scan = rewriter.check(chunk, filter)
         feed(file, scan)
         num_values, excluded, certain = scan.finish()
+    except ConflictError:
+        raise
     except _core.ParsieveError as error:
         yield finding("unreadable", str(error))
         return
@@ -101,7 +122,8 @@ def _check_chunk(file: ParquetFile, rewriter: _core.Rewriter, chunk: Chunk, plac
     elif excluded:
         yield finding(
             "unproven",
-            f"the filter excludes {excluded} of the {num_values} values in the dictionary, which rows may contain",
+            f"the filter excludes {excluded} of the {num_values} values in the pages, but it is unknown whether rows "
+            "have them",
         )
     if filter.estimated_fpp > USELESS:
         yield finding(

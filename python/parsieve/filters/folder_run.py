@@ -11,7 +11,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from parsieve._core import ParsieveError
 from parsieve.errors import FolderError, describe
+from parsieve.io.names import is_ignored
 from parsieve.io.parallel import ProgressBar, thread_count
+from parsieve.io.sources import local_source
 
 Result = TypeVar("Result")
 
@@ -28,19 +30,26 @@ class Outcome(NamedTuple, Generic[Result]):
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """Return the Parquet files in a folder and below it, sorted, without hidden ones (`_` or `.`).
+    """Return the Parquet files in a folder and below it, sorted, without those that engines ignore by their names.
 
-    A symbolic link to another of these files is left out: two threads must not change one file.
+    A file that also has links in the folder is returned once. Raise an error if a folder cannot be listed.
     """
-    paths = []
-    for parent, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        paths += [Path(parent, name) for name in names if name.endswith(SUFFIXES) and not name.startswith((".", "_"))]
-    links = [path for path in paths if path.is_symlink()]
-    if not links:
-        return sorted(paths)
-    by_target = {os.path.realpath(path): path for path in [*sorted(links, reverse=True), *sorted({*paths} - {*links})]}
-    return sorted(by_target.values())
+    paths: list[Path] = []
+    links: list[Path] = []
+    for parent, folders, names in os.walk(folder, onerror=_raise):
+        folders[:] = [name for name in folders if not is_ignored(name)]
+        for name in names:
+            if name.endswith(SUFFIXES) and not is_ignored(name):
+                path = Path(parent, name)
+                (links if path.is_symlink() else paths).append(path)
+    by_file = {os.path.realpath(path): path for path in paths} if links else {}
+    for link in sorted(links):
+        by_file.setdefault(os.path.realpath(link), link)
+    return sorted(by_file.values() if links else paths)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def for_each_file(
@@ -67,11 +76,8 @@ def for_each_file(
 
 def local_folder(source: Any) -> Path | None:
     """Return the path if the source is a local folder, or None for a file, a URI or anything else."""
-    # An empty text is no path, although `Path` takes it for the current folder.
-    if not source or not isinstance(source, (str, os.PathLike)):
-        return None
-    path = Path(source).expanduser()
-    return path if path.is_dir() else None
+    path = local_source(source)
+    return path if path is not None and path.is_dir() else None
 
 
 def over_folder(

@@ -8,7 +8,6 @@ encryption key, this module unwraps itself.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from typing import Any
 
@@ -80,7 +79,7 @@ class Unwrapper:
             self._encryption_keys[encryption_key] = self._unwrap_with_kms(encryption_key[1], master)
         try:
             key_id, sealed = base64.b64decode(encryption_key[0]), base64.b64decode(wrapped)
-        except binascii.Error:
+        except ValueError:
             raise _core.FormatError(f"the key material of {owner} is not valid base64") from None
         return _core.unwrap_key(self._encryption_keys[encryption_key], sealed, key_id)
 
@@ -95,7 +94,7 @@ def material_of(metadata: bytes) -> dict[str, Any] | None:
     """Return the fields of a KMS's key material, or None if the key metadata is something else."""
     try:
         fields = json.loads(metadata)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return fields if isinstance(fields, dict) and fields.get("keyMaterialType") == MATERIAL_TYPE else None
 

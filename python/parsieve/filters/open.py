@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
@@ -114,8 +115,22 @@ class ParquetFile:
 
     def filter(self, row_group: int, column: int) -> _core.BloomFilter | None:
         """Read a filter by the numbers of its row group and column; return None if there is none."""
+        with self.unchanged():
+            return self.run(lambda fetched: self.footer.filter(row_group, column, fetched))
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Raise `ConflictError` if the file has changed since it was opened, also if it changes while it is read.
+
+        Bytes of a newer file at the offsets in the old footer would give a wrong answer.
+        """
         self.reader.check_unchanged()
-        return self.run(lambda fetched: self.footer.filter(row_group, column, fetched))
+        requests = self.reader.requests
+        try:
+            yield
+        finally:
+            if self.reader.requests > requests:
+                self.reader.check_unchanged()
 
     def run(self, step: Step[Answer], fetched: _core.Fetched | None = None) -> Answer | None:
         """Call `step` until it returns an answer, and read the ranges that it needs in between.
@@ -239,15 +254,15 @@ class FileFilters:
         file = self._parquet
         numbered = [(file.number_of(column), of_column) for column, of_column in values.items()]
         probes = [file.footer.probe(number, _values(of_column)) for number, of_column in numbered]
-        file.reader.check_unchanged()
         may_contain: list[bool] = []
         plaintext: list[Chunk] = []
-        while len(may_contain) < self.num_row_groups:
-            first = len(may_contain)
-            answer = file.run(partial(file.footer.might_contain, probes, first))
-            assert answer is not None
-            may_contain += answer[0]
-            plaintext += answer[1]
+        with file.unchanged():
+            while len(may_contain) < self.num_row_groups:
+                first = len(may_contain)
+                answer = file.run(partial(file.footer.might_contain, probes, first))
+                assert answer is not None
+                may_contain += answer[0]
+                plaintext += answer[1]
         if plaintext:
             columns = sorted({str(file.name_of(column)) for _, column in plaintext})
             warnings.warn(

@@ -15,6 +15,8 @@ Columns = LeafPath | Sequence[LeafPath] | Mapping[Any, Any]
 
 # The default limit of other writers, too.
 MAX_BYTES = 128 << 20
+# The sizes that the format allows: one block, and the most blocks that fit into the 32 bits of a filter's header.
+SMALLEST_FILTER, LARGEST_FILTER = 32, (1 << 31) - 32
 
 
 class FilterSize(NamedTuple):
@@ -59,6 +61,15 @@ def checked_fpp(fpp: Any, name: str = "fpp") -> float:
     return float(fpp)
 
 
+def checked_max_bytes(max_bytes: Any, name: str = "max_bytes") -> int:
+    """Return the limit of a filter's size; an error shows the smallest valid one."""
+    if isinstance(max_bytes, bool) or not isinstance(max_bytes, numbers.Integral):
+        raise TypeError(f"{name} must be a number of bytes, not {max_bytes!r}")
+    if max_bytes < SMALLEST_FILTER:
+        raise ValueError(f"{name} must be at least {SMALLEST_FILTER}, not {max_bytes}")
+    return min(int(max_bytes), LARGEST_FILTER)
+
+
 def column_list(columns: Any) -> list[LeafPath]:
     """Return a list of columns from one column, by its name or tuple of names, or from several."""
     if isinstance(columns, (str, tuple)):
@@ -84,7 +95,10 @@ def chosen_columns(file: ParquetFile, options: AddOptions) -> dict[int, FilterSi
                 raise ValueError(f"unknown options of column {column!r}: {', '.join(sorted(map(str, unknown)))}")
             fpp = of_column.get("fpp")
             fpp = options.fpp if fpp is None else checked_fpp(fpp, f"fpp of column {column!r}")
-            chosen[number] = FilterSize(fpp, int(of_column.get("max_bytes", options.max_bytes)))
+            max_bytes = checked_max_bytes(
+                of_column.get("max_bytes", options.max_bytes), f"max_bytes of column {column!r}"
+            )
+            chosen[number] = FilterSize(fpp, max_bytes)
         elif of_column not in (False, None):
             raise TypeError(f"the options of column {column!r} must be a dict or True, not {of_column!r}")
     return chosen

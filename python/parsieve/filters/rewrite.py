@@ -20,6 +20,7 @@ from parsieve.filters.options import (
     Columns,
     FilterSize,
     checked_fpp,
+    checked_max_bytes,
     chosen_columns,
     column_list,
 )
@@ -62,10 +63,11 @@ def add_filters(
 
     Args:
         source: the path of a local file or folder. Symbolic links to files are followed. In a folder, all files named
-            `.parquet`, `.parq` or `.pq` get filters, except names that begin with `_` or `.`. The report sums up the
-            files, and has one report for each in `files`. If files fail, `FolderError` is raised after the others are
-            done; call again with `existing="keep"` to continue. Files of Delta, Hudi and Iceberg tables are refused,
-            because these formats record file sizes. Use `open_table(...).build_index(..., kind="bloom")` instead.
+            `.parquet`, `.parq` or `.pq` get filters, except those that engines ignore: names that begin with `.`, or
+            with `_` unless they contain `=`. Links to folders are not followed. The report sums up the files, and has
+            one report for each in `files`. If files fail, `FolderError` is raised after the others are done; call again
+            with `existing="keep"` to continue. Files of Delta, Hudi and Iceberg tables and of Structured Streaming are
+            refused, because these record file sizes. Use `open_table(...).build_index(..., kind="bloom")` instead.
         dest: the path of a new file to write; it must not exist. By default, the new file replaces the old one.
         columns: a column, several columns, or `"auto"` for all columns in which a filter is worth its size; the report
             then has the `reasons`. A dict like pyarrow's `bloom_filter_options` also works:
@@ -80,7 +82,7 @@ def add_filters(
             the file undoes or finishes the change, unless another program has replaced the file. Other hard links see
             the change too. The old footer stays in the file, unused.
         upload: allow an object of a store, given as a URI or an `(obstore store, path)` pair. The object is downloaded,
-            and the whole new object is uploaded, unless the object has changed in the meantime.
+            and the whole new object is uploaded with the old attributes, unless the object has changed in the meantime.
         threads: how many column chunks (in a folder: files) to read in parallel; by default one per processor. Each
             needs memory for a filter of as many distinct values as it has rows, which takes up to 128 MiB, or
             `max_bytes` if that is more.
@@ -102,7 +104,7 @@ def add_filters(
     options = AddOptions(
         columns=columns,
         fpp=checked_fpp(fpp),
-        max_bytes=max_bytes,
+        max_bytes=checked_max_bytes(max_bytes),
         encryption=encryption,
         existing=existing,
         hard_links=hard_links,
@@ -126,7 +128,12 @@ def add_to_file(
     `existing` decides about existing filters instead of `options.existing`. It is called after the identity of the file
     has been recorded, so a change of the file after the decision is detected.
     """
-    options = replace(options, fpp=checked_fpp(options.fpp), threads=thread_count(options.threads))
+    options = replace(
+        options,
+        fpp=checked_fpp(options.fpp),
+        max_bytes=checked_max_bytes(options.max_bytes),
+        threads=thread_count(options.threads),
+    )
     if options.upload:
         local = replace(options, upload=False, hard_links="refuse", in_place=False)
         return rewrite_object(source, dest, lambda path: add_to_file(path, None, local, existing), options.dry_run)
@@ -163,12 +170,14 @@ def add_to_file(
                         rewrite.start_copy()
                     else:
                         filters.discard(column)
-                    reasons[file.name_of(column)] = _reason(chunks, most)
+                    reasons[file.name_of(column)] = _reason(file, chunks, most)
             return rewrite.finish([], filters, reasons)
 
 
-def _reason(chunks: Sequence[Chunk], most: int) -> str:
+def _reason(file: ParquetFile, chunks: Sequence[Chunk], most: int) -> str:
     """Return why `"auto"` adds filters to these chunks or not; `most` is the highest number of distinct values."""
+    if not file.num_row_groups:
+        return "no: the file has no row groups"
     if not chunks:
         return "no: every column chunk already has a filter"
     if most < FEW_VALUES:

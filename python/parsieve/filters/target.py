@@ -15,30 +15,40 @@ from parsieve.io import in_place
 from parsieve.io.fd import detects_writes, identity
 from parsieve.io.index_location import indexed_folder
 from parsieve.io.replace import Replacement
-from parsieve.io.sources import Range
+from parsieve.io.sources import Range, local_source
+
+# The folders that mark a table whose metadata records the sizes of its files. Only with metadata of Iceberg in it, a
+# folder `metadata` is such a mark.
+TABLE_FOLDERS = {
+    "_delta_log": "Delta",
+    ".hoodie": "Hudi",
+    "metadata": "Iceberg",
+    "_spark_metadata": "Spark Structured Streaming",
+}
 
 
 class RewriteTarget:
     """The file to read, its identity before anything was read, the path to write, and the unfinished new file."""
 
     def __init__(self, source: Any, dest: Any, hard_links: str, change_in_place: bool, dry_run: bool) -> None:
-        for place in (source, dest):
-            if (isinstance(place, str) and "://" in place) or not isinstance(place, (str, os.PathLike, type(None))):
+        if source is None:
+            raise TypeError("source must be the path of a local file or folder, not None")
+        path, dest_path = local_source(source), local_source(dest)
+        for place, local in ((source, path), (dest, dest_path)):
+            if place is not None and local is None:
                 raise UnsupportedError(
                     f"{place} is not the path of a local file, and objects of a store cannot be changed in place: pass "
                     'upload=True to replace the whole object, or use open_table(...).build_index(..., kind="bloom")'
                 )
-        if source is None:
-            raise TypeError("source must be the path of a local file or folder, not None")
+        assert path is not None
         if change_in_place and dest is not None:
             raise ValueError("in_place changes the source itself, so it takes no dest")
-        source, dest = Path(source).expanduser(), None if dest is None else Path(dest).expanduser()
-        self.source = Path(os.path.realpath(source))
+        self.source = Path(os.path.realpath(path))
         self.dry_run = dry_run
         self.is_copy = dest is not None
         # Other hard links of a file that changes in place show the change, so none of them keeps the old file.
         hard_links = "break" if change_in_place and hard_links == "refuse" else hard_links
-        self.path = target_path(source, dest, hard_links)
+        self.path = target_path(path, dest_path, hard_links)
         self.keep_footer = change_in_place
         self._in_place: in_place.InPlaceChange | None = None
         self._replacement: Replacement | None = None
@@ -104,19 +114,21 @@ def refuse_table_file(path: Path) -> None:
     table = table_around(path)
     if table is not None:
         kind, folder = table
-        raise UnsupportedError(
-            f"{path} belongs to the {kind} table {folder}, whose metadata records file sizes, so its files must "
-            f'not change; use open_table({str(folder)!r}).build_index(..., kind="bloom"), or a dest outside of it'
-        )
+        raise table_error(path, folder, kind)
 
 
 def table_around(path: Path) -> tuple[str, Path] | None:
     """Return the format and the folder of the table in whose folder a path is, or None."""
     for folder in path.parents:
-        if (folder / "_delta_log").is_dir():
-            return "Delta", folder
-        if (folder / ".hoodie").is_dir():
-            return "Hudi", folder
-        if (folder / "metadata").is_dir() and next((folder / "metadata").glob("*.metadata.json*"), None):
-            return "Iceberg", folder
+        for name, kind in TABLE_FOLDERS.items():
+            if (folder / name).is_dir() and (kind != "Iceberg" or any((folder / name).glob("*.metadata.json*"))):
+                return kind, folder
     return None
+
+
+def table_error(path: object, folder: object, kind: str) -> UnsupportedError:
+    """Return the error for a file of a table."""
+    return UnsupportedError(
+        f"{path} belongs to the {kind} table {folder}, whose metadata records file sizes, so its files must "
+        f'not change; use open_table({str(folder)!r}).build_index(..., kind="bloom"), or a dest outside of it'
+    )

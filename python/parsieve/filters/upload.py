@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.filters.report import RewriteReport
+from parsieve.filters.target import TABLE_FOLDERS, table_error
 from parsieve.io.fd import name_in_errors
-from parsieve.io.object_store import store_at
+from parsieve.io.object_store import os_errors, store_at
 from parsieve.io.ranges import RangeReader
 from parsieve.io.sources import tagged
 
@@ -30,12 +31,15 @@ def is_remote(source: Any) -> bool:
 def rewrite_object(source: Any, dest: Any, rewrite: Callable[[Path], RewriteReport], dry_run: bool) -> RewriteReport:
     """Download an object, call `rewrite` with the local file, and upload the new file.
 
-    The upload is conditional: it fails if the object has changed since it was read, or if `dest` already exists.
+    The upload is conditional: it fails if the object has changed since it was read, or if `dest` already exists. The
+    new object keeps the attributes of the old one, such as its content type.
     """
     store, path = _store(source)
     target_store, target = (store, path) if dest is None else _store(dest)
+    _refuse_table_object(source if dest is None else dest)
     name = target if isinstance(source, tuple) else str(source if dest is None else dest)
-    head = store.head(path)
+    with os_errors(path):
+        head = store.head(path)
     tag = head.get("e_tag")
     if tag is None:
         raise UnsupportedError(f"the store has no ETag for {path}, so a change in the meantime could not be detected")
@@ -56,13 +60,16 @@ def rewrite_object(source: Any, dest: Any, rewrite: Callable[[Path], RewriteRepo
         if dry_run or not (report.written or dest is not None):
             return report._replace(path=name, bytes_fetched=reader.bytes_fetched, written=False)
         same_version = {key: head[key] for key in ("e_tag", "version") if head.get(key) is not None}
-        _put(target_store, target, local, same_version if dest is None else "create")
+        # The conditional upload below proves that these are the attributes of the version that was read.
+        with os_errors(path):
+            attributes = store.get(path, options={"head": True}).attributes
+        _put(target_store, target, local, same_version if dest is None else "create", attributes)
     return report._replace(path=name, bytes_fetched=reader.bytes_fetched, written=True)
 
 
-def _put(store: Any, path: str, local: Path, condition: Any) -> None:
+def _put(store: Any, path: str, local: Path, condition: Any, attributes: Any) -> None:
     try:
-        store.put(path, local, mode=condition, use_multipart=False)
+        store.put(path, local, mode=condition, attributes=attributes or None, use_multipart=False)
     except Exception as error:
         # Recognized by their names, so that obstore need not be imported.
         kind = type(error).__name__
@@ -71,10 +78,52 @@ def _put(store: Any, path: str, local: Path, condition: Any) -> None:
         if kind == "AlreadyExistsError":
             raise FileExistsError(f"{path} exists; remove it first, or choose another dest") from error
         if kind in ("NotImplementedError", "NotSupportedError"):
+            what = f" with the attributes {attributes}" if attributes else ""
             raise UnsupportedError(
-                f"{type(store).__name__} does not support conditional uploads, so changes in the meantime could be lost"
+                f"{type(store).__name__} does not support conditional uploads{what}, so changes in the meantime could "
+                "be lost"
             ) from error
         raise
+
+
+def _refuse_table_object(place: Any) -> None:
+    """Raise an error for an object of a table, as `refuse_table_file` does for local files."""
+    for folder, store, prefix in _folders_above(place):
+        for name, kind in TABLE_FOLDERS.items():
+            names = _names(store, prefix + name)
+            if any(kind != "Iceberg" or ".metadata.json" in name for name in names):
+                raise table_error(place if isinstance(place, str) else place[1], folder, kind)
+
+
+def _folders_above(place: Any) -> Iterator[tuple[str, Any, str]]:
+    """Yield the folders that contain an object: the name, a store, and the prefix of the folder in that store."""
+    store, path = _store(place)
+    if isinstance(place, str):
+        # The store of a URI begins at the folder of the object, so each folder above it needs its own store.
+        scheme, _, rest = place.partition("://")
+        parts = rest.split("/")[:-1]
+        for end in range(len(parts), 0, -1):
+            uri = f"{scheme}://{'/'.join(parts[:end])}"
+            yield uri, store if end == len(parts) else store_at(uri), ""
+        return
+    parts = path.split("/")[:-1]
+    for end in range(len(parts), -1, -1):
+        folder = "/".join(parts[:end])
+        yield folder, store, f"{folder}/" if folder else ""
+
+
+def _names(store: Any, folder: str) -> Iterator[str]:
+    """Yield the names of the objects in a folder of a store, as long as the caller needs more of them."""
+    listing: Iterator[list[dict[str, Any]]] = iter(store.list(folder))
+    while True:
+        with os_errors(folder):
+            listed = next(listing, [])
+        if not listed:
+            return
+        for found in listed:
+            parent, _, name = found["path"].rpartition("/")
+            if parent == folder:
+                yield name
 
 
 def _store(source: Any) -> tuple[Any, str]:

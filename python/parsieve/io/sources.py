@@ -14,6 +14,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from parsieve.errors import ConflictError
@@ -412,6 +413,19 @@ def local_path(uri: str) -> str:
     from urllib.request import url2pathname
 
     return url2pathname(urlsplit(uri).path)
+
+
+def local_source(source: Any) -> Path | None:
+    """Return the path of a local file or folder, given by its path or a file: URI, or None for any other source.
+
+    As in `open_source`, `~` means the home folder.
+    """
+    if isinstance(source, str) and "://" in source:
+        return Path(local_path(source)) if source.startswith("file://") else None
+    if not isinstance(source, (str, os.PathLike)):
+        return None
+    # Unlike `Path.expanduser`, this keeps names such as `~backup.parquet`.
+    return Path(os.path.expanduser(source))  # noqa: PTH111
 
 
 def filesystem_of(uri: str) -> tuple[Any, str]:

@@ -1,8 +1,7 @@
 //! Decodes a column chunk into the hashes of its values, from which a new filter is built.
 //!
-//! If data pages are dictionary-encoded, the dictionary is hashed instead of their values. It may contain values that no row has,
-//! which costs some space but never correctness. Anything unknown is an error, because a missing value would cause a
-//! false "no".
+//! The values of dictionary-encoded pages are the entries of the dictionary that they use. Anything unknown is an error,
+//! because a missing value would cause a false "no".
 
 use std::ops::Range;
 
@@ -13,6 +12,7 @@ use crate::parquet::meta::chunk::Protection;
 use crate::parquet::open::decryptor::Decryptor;
 use crate::parquet::open::file::ParquetFile;
 use crate::parquet::pages::codec::Codec;
+use crate::parquet::pages::dictionary::{Dictionary, PageValues, count_of_max};
 use crate::parquet::pages::encrypted_pages::{EncryptedPages, PageDecryptor};
 use crate::parquet::pages::page::{NextPage, PageHeader, PageKind, body_parts, encoding, next_page};
 use crate::parquet::pages::values::{Hasher, TakeHashes, ValueWidth};
@@ -22,8 +22,8 @@ use crate::parquet::pages::values::{Hasher, TakeHashes, ValueWidth};
 pub struct ScannedChunk {
     /// Number of values, including nulls.
     pub num_values: u64,
-    /// True if only the dictionary was hashed.
-    pub all_dictionary: bool,
+    /// True if rows have all values that were hashed. Otherwise, some may only be entries of the dictionary.
+    pub is_exact: bool,
 }
 
 impl ParquetFile {
@@ -62,8 +62,8 @@ impl ParquetFile {
                 max_def,
                 codec,
                 hasher,
-                dictionary: false,
-                plain: false,
+                dictionary: None,
+                has_guesses: false,
                 num_values: 0,
                 scratch: Vec::new(),
             },
@@ -181,7 +181,8 @@ impl ChunkScan {
         // Fewer values would mean that pages are missing.
         match u64::try_from(self.stated) {
             Ok(stated) if stated == self.chunk.num_values => {
-                Ok(ScannedChunk { all_dictionary: self.chunk.dictionary && !self.chunk.plain, num_values: stated })
+                let guesses = self.chunk.dictionary.as_ref().is_some_and(Dictionary::has_guesses);
+                Ok(ScannedChunk { is_exact: !guesses && !self.chunk.has_guesses, num_values: stated })
             }
             stated => {
                 let (stated, found) = (stated.unwrap_or(0), self.chunk.num_values);
@@ -198,10 +199,9 @@ struct ChunkDecoder {
     max_def: i16,
     codec: Codec,
     hasher: Hasher,
-    /// True once the dictionary page has been hashed.
-    dictionary: bool,
-    /// True if any values are not dictionary-encoded.
-    plain: bool,
+    dictionary: Option<Dictionary>,
+    /// True if an earlier dictionary has guesses.
+    has_guesses: bool,
     num_values: u64,
     /// Buffer for decompressed pages.
     scratch: Vec<u8>,
@@ -227,20 +227,28 @@ impl ChunkDecoder {
             PageKind::Dictionary { num_values, encoding: encoding::PLAIN | encoding::PLAIN_DICTIONARY } => {
                 let plain = self.codec.decompress(body, header.uncompressed_len, scratch)?;
                 let max_values = u64::from(num_values);
-                let count = self.hasher.hash(encoding::PLAIN, plain, max_values, take)?;
-                self.dictionary = true;
+                let mut hashes = Vec::new();
+                let count = self.hasher.hash(encoding::PLAIN, plain, max_values, &mut |batch| {
+                    hashes.extend_from_slice(batch);
+                    Ok(())
+                })?;
+                self.has_guesses |= self.dictionary.as_ref().is_some_and(Dictionary::has_guesses);
+                self.dictionary = Some(Dictionary::new(hashes));
                 check_count(count, max_values)
             }
             PageKind::Dictionary { encoding, .. } => Err(Error::new(ErrorKind::File(FileKind::PageEncoding(encoding)))),
             PageKind::Data { num_values, encoding, rep_encoding, def_encoding } => {
                 let plain = self.codec.decompress(body, header.uncompressed_len, scratch)?;
                 let levels = [(self.max_rep, rep_encoding), (self.max_def, def_encoding)];
-                let values = body_parts(plain, num_values, levels)?.values;
+                let parts = body_parts(plain, num_values, levels)?;
                 // The number of nulls is only known from the levels. A column without definition levels has no nulls.
                 let min_values = if self.max_def == 0 { num_values } else { 0 };
-                self.values(encoding, values, (num_values, min_values), take)
+                let def = (def_encoding == encoding::RLE).then_some(parts.def);
+                let present = self.present(encoding, def, num_values);
+                let values = PageValues { all: num_values.into(), present };
+                self.values(encoding, parts.values, (values, min_values), take)
             }
-            PageKind::DataV2 { num_values, num_nulls, encoding, levels_len, is_compressed, .. } => {
+            PageKind::DataV2 { num_values, num_nulls, encoding, rep_len, levels_len, is_compressed, .. } => {
                 let truncated =
                     || Error::new(ErrorKind::Truncated { needed: levels_len, available: to_u64(body.len()) });
                 let levels = to_usize(levels_len).filter(|len| *len <= body.len()).ok_or_else(truncated)?;
@@ -249,8 +257,24 @@ impl ChunkDecoder {
                 let codec = if is_compressed && len > 0 { self.codec } else { Codec::Uncompressed };
                 // A page of nulls has no values, but some writers compress it to a non-empty body.
                 let plain = if len == 0 { &[] } else { codec.decompress(stored, len, scratch)? };
-                self.values(encoding, plain, (num_values, num_values.saturating_sub(num_nulls)), take)
+                let min_values = num_values.saturating_sub(num_nulls);
+                let def = to_usize(rep_len).and_then(|rep_len| body.get(rep_len..levels));
+                let present = self.present(encoding, def, num_values).map(|present| present.max(min_values.into()));
+                let values = PageValues { all: num_values.into(), present };
+                self.values(encoding, plain, (values, min_values), take)
             }
+        }
+    }
+
+    /// Returns the number of values of a dictionary-encoded page that are not null, by its definition levels. They are
+    /// `None` if they have a deprecated encoding.
+    fn present(&self, code: i32, def: Option<&[u8]>, num_values: u32) -> Option<u64> {
+        match (self.max_def, code) {
+            (0, _) => Some(num_values.into()),
+            (max, encoding::PLAIN_DICTIONARY | encoding::RLE_DICTIONARY) => {
+                count_of_max(def?, max.unsigned_abs(), num_values.into())
+            }
+            _ => None,
         }
     }
 
@@ -259,25 +283,24 @@ impl ChunkDecoder {
         &mut self,
         code: i32,
         bytes: &[u8],
-        (num_values, min_values): (u32, u32),
+        (values, min_values): (PageValues, u32),
         take: &mut TakeHashes<'_>,
     ) -> Result<()> {
-        self.num_values += u64::from(num_values);
+        self.num_values += values.all;
         match code {
             encoding::PLAIN_DICTIONARY | encoding::RLE_DICTIONARY => {
                 // A page of nulls does not need the dictionary. It contains at most one byte, the bit width.
                 let uses_dictionary = min_values > 0 || bytes.len() > 1;
-                if uses_dictionary && !self.dictionary {
-                    Err(Error::new(ErrorKind::File(FileKind::NoDictionary)))
-                } else {
-                    Ok(())
+                match &mut self.dictionary {
+                    Some(dictionary) => dictionary.take_used(bytes, values, take),
+                    None if uses_dictionary => Err(Error::new(ErrorKind::File(FileKind::NoDictionary))),
+                    None => Ok(()),
                 }
             }
             // If all values are null, some encodings store nothing, not even a header.
             _ if bytes.is_empty() => check_count(0, min_values.into()),
             _ => {
-                self.plain = true;
-                let count = self.hasher.hash(code, bytes, num_values.into(), take)?;
+                let count = self.hasher.hash(code, bytes, values.all, take)?;
                 check_count(count, min_values.into())
             }
         }

@@ -3,6 +3,7 @@
 pub(in crate::parquet) mod codec;
 pub(in crate::parquet) mod decode;
 pub(in crate::parquet) mod delta;
+pub(in crate::parquet) mod dictionary;
 pub(in crate::parquet) mod encrypted_pages;
 pub(in crate::parquet) mod page;
 pub(in crate::parquet) mod values;

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -220,6 +221,36 @@ def test_options_of_pyarrow_and_size_limits(tmp_path: Path) -> None:
     for wrong_size in (0, 31):
         with pytest.raises(ValueError, match="max_bytes"):
             ps.add_filters(path, columns="a", max_bytes=wrong_size)
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("nulls", [False, True])
+def test_entries_of_a_dictionary_that_no_row_has_are_left_out(tmp_path: Path, version: str, nulls: bool) -> None:
+    path = tmp_path / "t.parquet"
+    order = np.random.default_rng(7).permutation(20_000)
+    values = [None if nulls and place % 3 == 0 else f"k{number}" for place, number in enumerate(order)]
+    # pyarrow stores all categories in every row group.
+    column = pa.DictionaryArray.from_pandas(pa.array(values).dictionary_encode())
+    nested = pa.array([[value, value] if value else [] for value in values]).cast(pa.list_(column.type))
+    table = pa.table({"c": column, "l": nested})
+    options = {"row_group_size": 1000, "data_page_version": version, "data_page_size": 500}
+    pq.write_table(table, path, bloom_filter_options={"c": {"ndv": 1000}}, **options)
+    assert ps.check_filters(path) == [], "pyarrow only inserts values of rows"
+    report = ps.add_filters(path, columns=["c", "l.list.element"], fpp=0.001)
+    assert all(
+        abs(added.ndv - len(set(values[1000 * added.row_group :][:1000]) - {None})) == 0 for added in report.added
+    )
+    assert ps.check_filters(path) == []
+    with ps.open_filters(path) as filters:
+        for group in range(20):
+            part = table.slice(1000 * group, 1000)
+            assert filters.filter(group, "c").check(part["c"]).false_count == 0  # type: ignore[union-attr]
+            assert filters.filter(group, "l.list.element").check(part["l"]).false_count == 0  # type: ignore[union-attr]
+        places = [place for place in range(0, 20_000, 100) if values[place]]
+        for name in ("c", "l.list.element"):
+            found = [filters.might_contain({name: values[place]}) for place in places]
+            assert all(answer[place // 1000] for answer, place in zip(found, places, strict=True))
+            assert sum(map(sum, found)) < len(places) * 1.2
 
 
 def test_filters_do_not_depend_on_pages_dictionaries_order_or_threads(tmp_path: Path) -> None:

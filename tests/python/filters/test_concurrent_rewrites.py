@@ -3,7 +3,9 @@
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,6 +13,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.io import fd
+from parsieve.io.sources import LocalFile
 
 PROGRAM = """
 import sys, parsieve as ps
@@ -94,3 +97,35 @@ def test_the_slower_of_two_rewrites_gets_a_conflict_error(tmp_path: Path, monkey
     assert sorted(isinstance(result, str) for result in results) == [False, True], "one fails, one succeeds"
     assert "nothing was replaced" in next(result for result in results if isinstance(result, str))
     assert len(ps.open_filters(path).ranges()) == 1
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda source: ps.open_filters(source).might_contain({"id": 5}),
+        lambda source: ps.open_filters(source).filter(0, "id"),
+        ps.check_filters,
+    ],
+)
+def test_a_file_that_is_overwritten_while_it_is_read_is_a_conflict(tmp_path: Path, use: Callable[[Any], Any]) -> None:
+    path = tmp_path / "t.parquet"
+
+    def write(**columns: range) -> None:
+        pq.write_table(pa.table(columns), path, use_dictionary=False, compression="none")
+
+    class Overwritten(LocalFile):
+        """A file that another program overwrites after its footer was read."""
+
+        reads = 0
+
+        def read(self, start: int, end: int) -> Any:
+            self.reads += 1
+            if self.reads == 2:
+                write(more=range(100_000), id=range(100_000), most=range(100_000))
+            return super().read(start, end)
+
+    write(id=range(100_000))
+    ps.add_filters(path, columns="id")
+    # Both versions have the value, but the bytes of the filter are other bytes in the new one.
+    with pytest.raises(ps.ConflictError, match="was changed since it was opened"):
+        use(Overwritten(path))

@@ -88,6 +88,23 @@ def test_filters_of_encrypted_columns_are_encrypted(tmp_path: Path, plaintext_fo
     assert read(path, factory).equals(TABLE)
 
 
+@pytest.mark.parametrize("plaintext_footer", [False, True])
+def test_columns_without_a_key_are_findings(tmp_path: Path, plaintext_footer: bool) -> None:
+    path = tmp_path / "t.parquet"
+    _, seen = write(path, plaintext_footer=plaintext_footer)
+    keys = ps.FileKeys(seen["footer"], {"secret": seen["one"], "other": seen["two"]})
+    some = ps.FileKeys(seen["footer"], {"other": seen["two"]})
+    ps.add_filters(path, columns=["secret", "other", "open"], encryption=keys)
+    for encryption, hidden in ((keys, set()), (some, {"secret"}), (ps.FileKeys(seen["footer"]), {"secret", "other"})):
+        findings = ps.check_filters(path, encryption=encryption)
+        chunks = {(row_group, column) for row_group in range(2) for column in hidden}
+        assert {(finding.row_group, finding.column) for finding in findings} == chunks
+        assert all(finding.kind == "unreadable" and "key" in finding.text for finding in findings)
+    # Without filters, nothing is known about them either.
+    ps.drop_filters(path, encryption=keys)
+    assert len(ps.check_filters(path, encryption=some)) == 2
+
+
 REAL = Path(__file__).parents[4] / "shared" / "data" / "parquet-testing"
 SEALED = REAL / "encrypt_columns_and_footer_bloom_filter.parquet.encrypted"
 KEYS = {
@@ -177,13 +194,18 @@ def test_keys_are_unwrapped_by_a_kms(tmp_path: Path, plaintext_footer: bool, dou
 def test_key_metadata_without_usable_key_material_is_an_error(tmp_path: Path) -> None:
     from parsieve.filters import kms
 
-    for material in (b"", b"name of a key", b"[]", b'{"keyMaterialType": "PKMT9"}'):
+    for material in (b"", b"name of a key", b"[]", b"[" * 200_000, b'{"keyMaterialType": "PKMT9"}'):
         with pytest.raises(ps.UnsupportedError, match="no key material of a KMS"):
             kms.Unwrapper(Kms({})).key(material, "the footer")
     with pytest.raises(ps.UnsupportedError, match="separate file"):
         kms.Unwrapper(Kms({})).key(b'{"keyMaterialType": "PKMT1", "internalStorage": false}', "the footer")
     with pytest.raises(ps.FormatError, match="masterKeyID"):
         kms.Unwrapper(Kms({})).key(b'{"keyMaterialType": "PKMT1"}', "the footer")
+    fields = {"keyMaterialType": "PKMT1", "doubleWrapping": True, "masterKeyID": "one", "wrappedKEK": bytes(16).hex()}
+    for text in ("a", "\u00e9"):
+        material = json.dumps({**fields, "keyEncryptionKeyID": "", "wrappedDEK": text}).encode()
+        with pytest.raises(ps.FormatError, match="the key material of the footer is not valid base64"):
+            kms.Unwrapper(Kms({})).key(material, "the footer")
     pq.write_table(TABLE, tmp_path / "plain.parquet")
     assert repr(ps.FileKeys.from_kms(tmp_path / "plain.parquet", Kms({}))) == "<parsieve.FileKeys: none>"
 

@@ -1,5 +1,6 @@
 """Filters of all files of a folder, paths that begin with a tilde, and the argument `fpp`."""
 
+import os
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -154,3 +155,43 @@ def test_rates_of_other_numeric_types_are_accepted(folder: Path) -> None:
     path = parquet_files(folder)[0]
     for rate in (Decimal("0.01"), np.float32(0.01)):
         assert len(ps.add_filters(path, columns="id", fpp=rate, dry_run=True).added) == 2  # type: ignore[arg-type]
+
+
+def test_partitions_are_not_hidden_and_links_are_processed_once(tmp_path: Path) -> None:
+    table = pa.table({"id": range(1000)})
+    for name in ("_year=2024/a.parquet", "_tmp/a.parquet", ".old/a.parquet", "day/b.parquet", "day/_c.parquet"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        pq.write_table(table, tmp_path / name)
+    for number in range(4):
+        (tmp_path / f"link-{number}.parquet").symlink_to("day/b.parquet")
+    report = ps.add_filters(tmp_path, columns="id")
+    visible = [str(tmp_path / name) for name in ("_year=2024/a.parquet", "day/b.parquet")]
+    assert sorted(report.files) == visible
+    assert (tmp_path / "link-0.parquet").is_symlink()
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The path becomes longer than any system allows.
+    monkeypatch.chdir(folder)
+    for _ in range(20):
+        Path("d" * 250).mkdir()
+        os.chdir("d" * 250)
+    monkeypatch.chdir(folder)
+    for work in (ps.add_filters, ps.check_filters, ps.drop_filters):
+        with pytest.raises(OSError, match="name too long"):
+            work(folder)
+
+
+def test_a_tilde_in_a_name_and_a_file_uri_are_local_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"id": range(1000)}), "~copy.parquet")
+    for source in ("~copy.parquet", (tmp_path / "~copy.parquet").as_uri(), tmp_path.as_uri()):
+        assert len(ps.add_filters(source, columns="id").added) == 1
+        assert ps.check_filters(source) == []
+        assert len(ps.drop_filters(source).dropped) == 1
+
+
+def test_sinks_of_structured_streaming_are_refused(folder: Path) -> None:
+    (folder / "_spark_metadata").mkdir()
+    with pytest.raises(ps.UnsupportedError, match=r"Spark Structured Streaming table .*records file sizes"):
+        ps.add_filters(folder, columns="id")

@@ -129,3 +129,33 @@ def test_sources_that_cannot_be_uploaded_are_errors(store: obstore.store.MemoryS
     store.put("no.parquet", b"not a Parquet file")
     with pytest.raises(ps.FormatError):
         ps.add_filters((store, "no.parquet"), upload=True)
+
+
+def test_objects_of_tables_are_refused(store: obstore.store.MemoryStore) -> None:
+    old = content(store)
+    marks = {
+        "d/_delta_log/0.json": "Delta",
+        "h/.hoodie/hoodie.properties": "Hudi",
+        "i/metadata/v1.metadata.json": "Iceberg",
+    }
+    for mark, kind in marks.items():
+        name = f"{mark[0]}/day=1/t.parquet"
+        store.put(name, old)
+        store.put(mark, b"{}")
+        for dest in (None, (store, f"{mark[0]}/new.parquet")):
+            with pytest.raises(ps.UnsupportedError, match=f"belongs to the {kind} table {mark[0]}"):
+                ps.add_filters((store, name), dest, columns="id", upload=True)
+        with pytest.raises(ps.UnsupportedError, match=f"belongs to the {kind} table {mark[0]}"):
+            ps.drop_filters((store, name), upload=True)
+        assert content(store, name) == old
+    assert ps.add_filters((store, "d/day=1/t.parquet"), (store, "copy"), columns="id", upload=True).written
+    store.put("lake/metadata/notes.txt", b"not of Iceberg")
+    assert ps.add_filters((store, NAME), columns="id", upload=True).written
+
+
+def test_attributes_of_the_object_are_kept(store: obstore.store.MemoryStore) -> None:
+    attributes = {"Content-Type": "application/vnd.apache.parquet", "Cache-Control": "no-store", "owner": "me"}
+    store.put(NAME, content(store), attributes=attributes)
+    ps.add_filters((store, NAME), (store, "copy"), columns="id", upload=True)
+    ps.add_filters((store, NAME), columns="id", upload=True)
+    assert store.get(NAME).attributes == store.get("copy").attributes == attributes

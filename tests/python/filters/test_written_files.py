@@ -184,6 +184,19 @@ def test_uuids() -> None:
     text = ps.open_filters(write(pa.array([str(value) for value in values])))
     assert text.might_contain({"c": str(values[0])}) == [True, False]
     assert text.might_contain({"c": uuid.UUID(int=9)}) == [True, True]
+    # UUIDs of Arrow are bytes too, which say nothing about a column with their text.
+    dictionary = pa.DictionaryArray.from_arrays([0, 3], column)
+    of_text = text.filter(0, "c")
+    assert of_text is not None
+    for probe in (column, column[3], dictionary, dictionary[1], pa.chunked_array([dictionary]), [column[3]]):
+        assert text.might_contain({"c": probe}) == [True, True]
+        assert filters.might_contain({"c": probe})[1]
+    with pytest.raises(TypeError, match="a UUID can be compared with"):
+        of_text.might_contain(column[3])
+    with pytest.raises(TypeError, match="a UUID can be compared with"):
+        of_text.might_contain(values[3], type=pa.uuid())
+    with pytest.raises(TypeError, match="a UUID can be compared with"):
+        of_text.check(dictionary)
 
 
 def test_values_that_the_column_type_cannot_represent_exclude_nothing() -> None:

@@ -1,5 +1,6 @@
 """Files changed in place: filters, hard links, and journals of interrupted changes."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from support.disk import SECTOR, crash, patch_os
 
 import parsieve as ps
 from parsieve.io import fd, in_place, sources
+from parsieve.io.in_place.journal import MAGIC, frame
 
 
 @pytest.fixture
@@ -107,6 +109,27 @@ def test_a_damaged_journal_is_refused(path: Path, damage: bytes) -> None:
     for call in (ps.open_filters, ps.add_filters, ps.drop_filters, ps.check_filters):
         with pytest.raises(ps.FormatError, match="damaged"):
             call(path)
+    assert path.read_bytes() == old
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"wipe": [1]},
+        {"wipe": [[4, 1 << 40, ""]]},
+        {"ending": "not hexadecimal"},
+        {"old_length": "12"},
+        {"old_length": -1},
+        {"old_length": 50, "new_length": 40},
+        {"checksum": None},
+    ],
+)
+def test_a_journal_of_no_possible_change_is_refused(path: Path, changed: dict[str, Any]) -> None:
+    values = {"old_length": 12, "ending": "", "new_length": 99, "checksum": 0, "appended": "", "wipe": [], **changed}
+    in_place.journal_path(path).write_bytes(frame(MAGIC, json.dumps(values).encode()))
+    old = path.read_bytes()
+    with pytest.raises(ps.FormatError, match="damaged, or was written by a newer version"):
+        ps.open_filters(path)
     assert path.read_bytes() == old
 
 

@@ -20,6 +20,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.errors import ConflictError
@@ -29,6 +30,8 @@ from parsieve.io.in_place import first_format, journal, sectors
 from parsieve.io.in_place.first_format import FirstJournal, examine_first
 from parsieve.io.in_place.journal import Journal, JournalFile, framed_values, has_journal, journal_path
 from parsieve.io.in_place.state import Finding, State, examine
+
+Plan = TypeVar("Plan", Journal, FirstJournal)
 
 # How often to open a file that other programs replace at the same time.
 ATTEMPTS = 10
@@ -195,15 +198,27 @@ def _recover_locked(path: Path, fd: int) -> bool:
 
 def _decode(data: bytes, path: Path) -> Journal | FirstJournal:
     """Return the content of the journal of the file `path`."""
-    if (values := framed_values(journal.MAGIC, data)) is not None:
-        return Journal.from_values(values)
-    if (values := framed_values(first_format.MAGIC, data)) is not None:
-        return FirstJournal.from_values(values)
+    try:
+        if (values := framed_values(journal.MAGIC, data)) is not None:
+            return _checked(Journal.from_values(values))
+        if (values := framed_values(first_format.MAGIC, data)) is not None:
+            return _checked(FirstJournal.from_values(values))
+    except (KeyError, TypeError, ValueError):
+        # The fields are missing or have other types.
+        pass
     raise FormatError(
         f"the journal {journal_path(path)} is damaged, or was written by a newer version of parsieve, and its Parquet "
         "file may be half changed. If readers can open the Parquet file, delete the journal; otherwise restore the "
         "Parquet file from a backup"
     )
+
+
+def _checked(plan: Plan) -> Plan:
+    """Return a journal; raise an error if its numbers are those of no change."""
+    is_change = 0 <= len(plan.ending) <= plan.old_length <= plan.new_length and isinstance(plan.checksum, int)
+    if not is_change or not all(0 <= wipe.start <= wipe.end <= plan.old_length for wipe in plan.wipe):
+        raise ValueError("the numbers of a journal are out of order")
+    return plan
 
 
 def _unknown(path: Path, plan: Journal | FirstJournal) -> UnsupportedError:

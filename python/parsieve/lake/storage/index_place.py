@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path, PurePath, PurePosixPath
 
+from parsieve.io.names import is_ignored
 from parsieve.io.store.base import Store
 from parsieve.io.store.local import LocalStore
 from parsieve.io.store.objects import ObjectStore
-from parsieve.lake.storage.listing import is_ignored
 from parsieve.lake.storage.storage import Storage
 
 # Other spellings of the same scheme.

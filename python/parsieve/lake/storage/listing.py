@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve._core import UnsupportedError
+from parsieve.io.names import is_ignored
 
 # A file that changed just before it was listed may change again without getting a new timestamp, so it has no token.
 # Kernels set timestamps once per tick. A timestamp of whole seconds may come from a filesystem with coarse timestamps.
@@ -105,11 +106,6 @@ _STATS_AT_ONCE = 1024
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 # Relative to an open folder, the kernel finds a file without resolving its whole path.
 _CAN_STAT_IN_FOLDER = os.stat in os.supports_dir_fd and os.listdir in os.supports_fd
-
-
-def is_ignored(name: str) -> bool:
-    """Return whether engines ignore a file or folder with this name. They do not ignore partitions `_column=value`."""
-    return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def token_of(parts: tuple[object, ...], changed_ns: int, now: int, grain: int) -> tuple[str, int]:

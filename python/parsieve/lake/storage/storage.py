@@ -16,6 +16,7 @@ from pyarrow import fs
 
 from parsieve._core import UnsupportedError
 from parsieve.io import index_location
+from parsieve.io.names import is_ignored
 from parsieve.io.object_store import os_errors, store_at
 from parsieve.io.sources import ETAGS, Source, filesystem_of, local_path, open_source, open_version, written_at
 from parsieve.lake.storage.listing import (
@@ -24,7 +25,6 @@ from parsieve.lake.storage.listing import (
     ListedFile,
     Listing,
     LocalListing,
-    is_ignored,
     of_path,
     token_of,
 )
