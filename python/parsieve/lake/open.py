@@ -103,9 +103,10 @@ def _format_of_folder(source: Any, storage_options: Mapping[str, str] | None) ->
         )
     if formats:
         return formats[0]
-    kind, folder = (storage.is_local and table_around(Path(storage.root))) or (None, None)
+    table = table_around(Path(storage.root)) if storage.is_local else None
     # A sink of Structured Streaming never deletes rows.
-    if kind in ("Delta", "Hudi", "Iceberg"):
+    if table is not None and table[0] in ("Delta", "Hudi", "Iceberg"):
+        kind, folder = table
         warnings.warn(
             f"{storage.uri} is a part of the {kind} table {folder}, and may have rows that the table has deleted or "
             'replaced. Open the table instead, or read all rows of these files with format="parquet"',
