@@ -18,11 +18,11 @@ STYLES = {"bold": "1", "dim": "2", "red": "1;31", "yellow": "1;33"}
 
 
 class OutputClosedError(Exception):
-    """The reader of standard output has closed it, so nobody needs the rest."""
+    """The reader of standard output has closed it, so the command can stop."""
 
 
 def write(text: str) -> None:
-    """Print text to standard output. Its errors are told apart from those of files and connections."""
+    """Print text to standard output. Raise errors that callers can distinguish from errors of files and connections."""
     try:
         print(text)
     except BrokenPipeError:
@@ -44,13 +44,13 @@ def flush() -> None:
 
 
 def discard() -> None:
-    """Let nothing more reach standard output, because Python writes what is left at exit, and would fail again."""
+    """Discard the rest of standard output. Otherwise Python would write its buffer at exit, and fail again."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _write_aside(text: str) -> None:
-    """Print text to standard error. If nobody can read it, the exit code still tells the result."""
+    """Print text to standard error. If that fails, only the exit code reports the result."""
     with suppress(OSError):
         print(text, file=sys.stderr)
 
@@ -181,12 +181,12 @@ def _width(text: str) -> int:
 
 
 def print_any_text() -> None:
-    """Let standard output print every text, whatever its encoding. A report must not fail after the work is done."""
+    """Let standard output print every text in any encoding. A report must not fail after the work is done."""
 
     def escaped(error: UnicodeError) -> tuple[bytes, int]:
         if not isinstance(error, UnicodeEncodeError):
             raise error
-        # The bytes of names that are not UTF-8 stay as they are, so that other programs find the files.
+        # Keep the bytes of names that are not UTF-8, so that other programs find the files.
         parts = (
             bytes([ord(character) - 0xDC00])
             if "\udc80" <= character <= "\udcff"

@@ -184,7 +184,7 @@ def test_uuids() -> None:
     text = ps.open_filters(write(pa.array([str(value) for value in values])))
     assert text.might_contain({"c": str(values[0])}) == [True, False]
     assert text.might_contain({"c": uuid.UUID(int=9)}) == [True, True]
-    # UUIDs of Arrow are bytes too, which say nothing about a column with their text.
+    # UUIDs of Arrow are bytes, too. They exclude no row group of a column with their text.
     dictionary = pa.DictionaryArray.from_arrays([0, 3], column)
     of_text = text.filter(0, "c")
     assert of_text is not None

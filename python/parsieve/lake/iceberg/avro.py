@@ -33,7 +33,7 @@ def read_columns(file: AvroFile[Any], kinds: Mapping[int, Any]) -> dict[int, pa.
 
 
 def read_records(file: AvroFile[Any]) -> Iterator[Any]:
-    """Yield the rows of a file as the records that pyiceberg was told to read."""
+    """Yield the rows of a file as the record types that it was opened with."""
     make = decoder_of(file.schema)
     for block, count in _blocks(file):
         decoder = make(block)

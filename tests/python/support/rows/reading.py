@@ -93,7 +93,7 @@ def has_same_values(source: pa.DataType, kind: pa.DataType) -> bool:
     """Return whether values of one type may be values of another type, so that both can be compared exactly."""
     if source == kind or pt.is_null(source) or _meaning(source) == _meaning(kind):
         return True
-    return _plain_type(source) == _plain_type(kind)
+    return bool(_plain_type(source) == _plain_type(kind))
 
 
 def _is_narrower(source: pa.DataType, kind: pa.DataType) -> bool:
