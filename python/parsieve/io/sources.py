@@ -422,7 +422,8 @@ def local_source(source: Any) -> Path | None:
     """
     if isinstance(source, str) and "://" in source:
         return Path(local_path(source)) if source.startswith("file://") else None
-    if not isinstance(source, (str, os.PathLike)):
+    # An empty text is no path, although `Path` takes it for the current folder.
+    if not source or not isinstance(source, (str, os.PathLike)):
         return None
     # Unlike `Path.expanduser`, this keeps names such as `~backup.parquet`.
     return Path(os.path.expanduser(source))  # noqa: PTH111

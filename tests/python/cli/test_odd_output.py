@@ -184,9 +184,15 @@ def test_an_empty_path_is_no_table(folder: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(folder)
     with pytest.raises(ValueError, match="the path of the table is empty"):
         ps.open_table("")
-    for function in (ps.add_filters, ps.drop_filters, ps.check_filters):
-        with pytest.raises((ps.UnsupportedError, FileNotFoundError)):
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    for function in (ps.add_filters, ps.drop_filters):
+        with pytest.raises(ValueError, match="the path is empty"):
             function("")
+    with pytest.raises(ValueError, match="the path is empty"):
+        ps.add_filters(folder / "日本.parquet", "")
+    with pytest.raises(FileNotFoundError):
+        ps.check_filters("")
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
 @pytest.mark.parametrize("options", [["--timeout", "0"], ["--timeout", "nan"], ["--max-plans", "0"]])
