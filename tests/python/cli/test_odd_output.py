@@ -128,6 +128,14 @@ def test_days_inside_of_other_values_may_be_later_than_those_of_python(folder: P
     assert json.loads(capsys.readouterr().out)["rows"] == expected
 
 
+@pytest.mark.parametrize("kind", [pa.large_list(pa.date32()), pa.list_(pa.date32(), 1)])
+def test_late_days_in_lists_of_polars_are_shown(tmp_path: Path, capsys: Any, kind: pa.DataType) -> None:
+    days = pa.array([[10_000_000]], pa.list_(pa.int32())).cast(pa.list_(pa.date32())).cast(kind)
+    pq.write_table(pa.table({"id": [1], "days": days}), tmp_path / "0.parquet")
+    assert main(["lookup", str(tmp_path), "id=1", "--columns", "days", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == [{"days": ["29349-01-26"]}]
+
+
 @pytest.mark.parametrize(("mark", "end"), [(b"", b"\n"), (b"\xef\xbb\xbf", b"\r\n"), (b"", b"")])
 def test_only_newlines_end_a_key(
     folder: Path, tmp_path: Path, capsys: Any, monkeypatch: Any, mark: bytes, end: bytes
