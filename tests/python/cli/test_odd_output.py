@@ -62,6 +62,20 @@ def test_a_closed_standard_output_is_no_error(folder: Path) -> None:
         assert (done.returncode, b"Traceback" in done.stderr) == (code, False)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell")
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_closed_streams_end_no_command_with_a_traceback(folder: Path, closed: int) -> None:
+    close = f"import os; os.close({closed}); os.execv(sys.executable, [sys.executable, '-c', *sys.argv[1:]])"
+    commands = [["lookup", "id=1", "--columns", "id"], ["add", "-c", "id"], ["lookup", "id", "--keys-from", "-"]]
+    for name, *arguments in commands:
+        command = (f"import sys; {close}", MAIN, name, str(folder), *arguments)
+        done = run(*command, input=b"1\n", stdout=subprocess.PIPE)
+        reads_nothing = closed == 0 and "-" in arguments
+        assert (done.returncode, b"Traceback" in done.stderr) == (2 if reads_nothing else 0, False)
+        # Notes such as "1 row, 7 ms" are not printed elsewhere.
+        assert b" ms\n" not in done.stdout
+
+
 BROKEN_CONNECTION = """
 import sys
 import fsspec
