@@ -58,7 +58,7 @@ def s3_server(bucket: dict[str, bytes], forbidden: str = "nothing") -> Iterator[
             data = bucket[name]
             headers = {"ETag": f'"{_tag(data)}"', "Last_Modified": formatdate(0, usegmt=True)}
             if self.command == "HEAD":
-                self._answer(200, Content_Length=str(len(data)), **headers)
+                self._answer(200, b"", Content_Length=str(len(data)), **headers)
                 return
             wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
             if wanted is None:
