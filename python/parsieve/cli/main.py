@@ -94,13 +94,14 @@ def _message(error: BaseException, options: argparse.Namespace) -> str:
 
 
 def _interrupted(console: Console, is_program: bool) -> int:
-    if sys.stderr.isatty():
+    if sys.stderr is not None and sys.stderr.isatty():
         # The line contains a progress bar, or the ^C that the terminal prints.
         print(file=sys.stderr)
     console.error("interrupted", "KeyboardInterrupt")
     if is_program:
         # Nothing is left to clean up, and nothing should wait for threads that have not noticed yet.
-        sys.stderr.flush()
+        if sys.stderr is not None:
+            sys.stderr.flush()
         os._exit(interrupts.EXIT_CODE)
     return interrupts.EXIT_CODE
 

@@ -51,6 +51,9 @@ def discard() -> None:
 
 def _write_aside(text: str) -> None:
     """Print text to standard error. If that fails, only the exit code reports the result."""
+    # `print` takes None for standard output.
+    if sys.stderr is None:
+        return
     with suppress(OSError):
         print(text, file=sys.stderr)
 
@@ -64,7 +67,7 @@ class Console:
         self.verbose = verbose
         self._color = color
 
-    def styled(self, text: str, style: str, stream: TextIO) -> str:
+    def styled(self, text: str, style: str, stream: TextIO | None) -> str:
         """Return the text with a style if the stream shows colors."""
         return f"\033[{STYLES[style]}m{text}\033[0m" if text and in_color(self._color, stream) else text
 
@@ -135,7 +138,7 @@ class _Formatter(logging.Formatter):
         return in_shell(super().format(record))
 
 
-def in_color(choice: str, stream: TextIO) -> bool:
+def in_color(choice: str, stream: TextIO | None) -> bool:
     """Return whether to color a stream's output: `always`, `never`, or `auto` for terminals that show colors.
 
     >>> import io
@@ -145,6 +148,9 @@ def in_color(choice: str, stream: TextIO) -> bool:
     """
     if choice != "auto":
         return choice == "always"
+    # A closed stream is None.
+    if stream is None:
+        return False
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

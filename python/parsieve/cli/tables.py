@@ -279,8 +279,11 @@ def _with_times_as_text(kind: pa.DataType) -> pa.DataType:
         return pa.struct([field.with_type(_with_times_as_text(field.type)) for field in kind])
     if pa.types.is_map(kind):
         return pa.map_(_with_times_as_text(kind.key_type), _with_times_as_text(kind.item_type))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_with_times_as_text(kind.value_type)))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        item = kind.value_field.with_type(_with_times_as_text(kind.value_type))
+        if pa.types.is_large_list(kind):
+            return pa.large_list(item)
+        return pa.list_(item, kind.list_size if pa.types.is_fixed_size_list(kind) else -1)
     return kind
 
 

@@ -35,6 +35,8 @@ class RewriteTarget:
             raise TypeError("source must be the path of a local file or folder, not None")
         path, dest_path = local_source(source), local_source(dest)
         for place, local in ((source, path), (dest, dest_path)):
+            if place == "":
+                raise ValueError("the path is empty; for the current folder, write '.'")
             if place is not None and local is None:
                 raise UnsupportedError(
                     f"{place} is not the path of a local file, and objects of a store cannot be changed in place: pass "

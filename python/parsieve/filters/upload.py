@@ -88,28 +88,40 @@ def _put(store: Any, path: str, local: Path, condition: Any, attributes: Any) ->
 
 def _refuse_table_object(place: Any) -> None:
     """Raise an error for an object of a table, as `refuse_table_file` does for local files."""
+    shown = place if isinstance(place, str) else place[1]
     for folder, store, prefix in _folders_above(place):
         for name, kind in TABLE_FOLDERS.items():
-            names = _names(store, prefix + name)
-            if any(kind != "Iceberg" or ".metadata.json" in name for name in names):
-                raise table_error(place if isinstance(place, str) else place[1], folder, kind)
+            try:
+                is_table = any(kind != "Iceberg" or ".metadata.json" in name for name in _names(store, prefix + name))
+            except OSError as error:
+                raise OSError(
+                    error.errno,
+                    f"{shown} was not uploaded, because it is unknown whether it belongs to a table: {name} in "
+                    f"{folder or 'the root of the store'} cannot be listed ({error.strerror})",
+                ) from error
+            if is_table:
+                raise table_error(shown, folder, kind)
 
 
 def _folders_above(place: Any) -> Iterator[tuple[str, Any, str]]:
     """Yield the folders that contain an object: the name, a store, and the prefix of the folder in that store."""
     store, path = _store(place)
-    if isinstance(place, str):
-        # The store of a URI begins at the folder of the object, so each folder above it needs its own store.
-        scheme, _, rest = place.partition("://")
-        parts = rest.split("/")[:-1]
-        for end in range(len(parts), 0, -1):
-            uri = f"{scheme}://{'/'.join(parts[:end])}"
-            yield uri, store if end == len(parts) else store_at(uri), ""
-        return
-    parts = path.split("/")[:-1]
+    store, root = _unprefixed(store)
+    parts = [part for part in f"{root}/{path}".split("/")[:-1] if part]
     for end in range(len(parts), -1, -1):
         folder = "/".join(parts[:end])
-        yield folder, store, f"{folder}/" if folder else ""
+        name = "/".join(place.split("/")[: end - len(parts) - 1]) if isinstance(place, str) else folder
+        yield name, store, f"{folder}/" if folder else ""
+
+
+def _unprefixed(store: Any) -> tuple[Any, str]:
+    """Return the store of the whole bucket or container, and the folder in it that a store calls its root."""
+    arguments = getattr(store, "__getnewargs_ex__", None)
+    positional, named = ((), {}) if arguments is None else arguments()
+    root = named.get("prefix")
+    if not isinstance(root, str) or not root.strip("/"):
+        return store, ""
+    return type(store)(*positional, **{**named, "prefix": None}), root.strip("/")
 
 
 def _names(store: Any, folder: str) -> Iterator[str]:

@@ -100,7 +100,8 @@ class ProgressBar:
         self._total, self._done, self._failed = total, 0, 0
         self._label = f"{label} " if label else ""
         self._stream = sys.stderr if stream is None else stream
-        self._visible = total > 0 and (self._stream.isatty() if show is None else show)
+        is_open = self._stream is not None
+        self._visible = total > 0 and is_open and (self._stream.isatty() if show is None else show)
         self._begun = time.monotonic()
         self._lock = threading.Lock()
 

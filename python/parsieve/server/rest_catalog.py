@@ -133,7 +133,8 @@ def _confined(io: Any, schemes: set[str]) -> Any:
     """Return an object that opens files with these schemes only. For others, it would use the server's credentials."""
 
     def new_input(self: Any, location: str) -> Any:
-        scheme = urlsplit(location).scheme if ":" in location else "file"
+        # A path without a scheme is local, also with a colon in a name.
+        scheme = urlsplit(location).scheme or "file"
         if scheme not in schemes:
             raise ForeignStorageError(
                 f"the table's metadata name files with {scheme}: addresses, for which the catalog returned no storage "

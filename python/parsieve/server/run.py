@@ -62,9 +62,13 @@ def serve(
     if (listening.tls_cert is None) != (listening.tls_key is None):
         raise ValueError("TLS needs both --tls-cert and --tls-key")
     for file in filter(None, (listening.tls_cert, listening.tls_key)):
-        # The error of the library for TLS names no file.
-        if not Path(file).is_file():
+        # The errors of the library for TLS name no file.
+        path = Path(file)
+        if not path.exists():
             raise FileNotFoundError(f"no such file: {file}")
+        # A pipe can be read only once.
+        if not path.is_fifo():
+            path.open("rb").close()
     check_address(listening.host, listening.port)
     app = (
         rest_app(RestCatalog(catalog_uri, listening.limits.seconds, own_storage=own_storage), listening.limits)

@@ -62,6 +62,20 @@ def test_a_closed_standard_output_is_no_error(folder: Path) -> None:
         assert (done.returncode, b"Traceback" in done.stderr) == (code, False)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell")
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_closed_streams_end_no_command_with_a_traceback(folder: Path, closed: int) -> None:
+    close = f"import os; os.close({closed}); os.execv(sys.executable, [sys.executable, '-c', *sys.argv[1:]])"
+    commands = [["lookup", "id=1", "--columns", "id"], ["add", "-c", "id"], ["lookup", "id", "--keys-from", "-"]]
+    for name, *arguments in commands:
+        command = (f"import sys; {close}", MAIN, name, str(folder), *arguments)
+        done = run(*command, input=b"1\n", stdout=subprocess.PIPE)
+        reads_nothing = closed == 0 and "-" in arguments
+        assert (done.returncode, b"Traceback" in done.stderr) == (2 if reads_nothing else 0, False)
+        # Notes such as "1 row, 7 ms" are not printed elsewhere.
+        assert b" ms\n" not in done.stdout
+
+
 BROKEN_CONNECTION = """
 import sys
 import fsspec
@@ -128,6 +142,14 @@ def test_days_inside_of_other_values_may_be_later_than_those_of_python(folder: P
     assert json.loads(capsys.readouterr().out)["rows"] == expected
 
 
+@pytest.mark.parametrize("kind", [pa.large_list(pa.date32()), pa.list_(pa.date32(), 1)])
+def test_late_days_in_lists_of_polars_are_shown(tmp_path: Path, capsys: Any, kind: pa.DataType) -> None:
+    days = pa.array([[10_000_000]], pa.list_(pa.int32())).cast(pa.list_(pa.date32())).cast(kind)
+    pq.write_table(pa.table({"id": [1], "days": days}), tmp_path / "0.parquet")
+    assert main(["lookup", str(tmp_path), "id=1", "--columns", "days", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == [{"days": ["29349-01-26"]}]
+
+
 @pytest.mark.parametrize(("mark", "end"), [(b"", b"\n"), (b"\xef\xbb\xbf", b"\r\n"), (b"", b"")])
 def test_only_newlines_end_a_key(
     folder: Path, tmp_path: Path, capsys: Any, monkeypatch: Any, mark: bytes, end: bytes
@@ -184,9 +206,15 @@ def test_an_empty_path_is_no_table(folder: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(folder)
     with pytest.raises(ValueError, match="the path of the table is empty"):
         ps.open_table("")
-    for function in (ps.add_filters, ps.drop_filters, ps.check_filters):
-        with pytest.raises((ps.UnsupportedError, FileNotFoundError)):
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    for function in (ps.add_filters, ps.drop_filters):
+        with pytest.raises(ValueError, match="the path is empty"):
             function("")
+    with pytest.raises(ValueError, match="the path is empty"):
+        ps.add_filters(folder / "日本.parquet", "")
+    with pytest.raises(FileNotFoundError):
+        ps.check_filters("")
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
 @pytest.mark.parametrize("options", [["--timeout", "0"], ["--timeout", "nan"], ["--max-plans", "0"]])

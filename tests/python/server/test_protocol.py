@@ -201,5 +201,7 @@ def test_a_server_that_cannot_listen_says_why(tmp_path: Path, capsys: pytest.Cap
     wrong.write_text("no certificate")
     assert main([*command, "--port", "0", "--tls-cert", missing, "--tls-key", missing]) == 2
     assert missing in capsys.readouterr().err
+    assert main([*command, "--port", "0", "--tls-cert", str(tmp_path), "--tls-key", str(wrong)]) == 2
+    assert f"{tmp_path}: Is a directory" in capsys.readouterr().err
     assert main([*command, "--port", "0", "--tls-cert", str(wrong), "--tls-key", str(wrong)]) == 2
     assert f"--tls-cert {wrong} and --tls-key {wrong} are not the PEM files" in capsys.readouterr().err

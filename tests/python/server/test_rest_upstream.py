@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import requests
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ForbiddenError
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
@@ -164,6 +165,19 @@ def test_metadata_cannot_make_the_server_read_what_only_itself_may_read(tmp_path
             ):
                 planned = requests.post(f"{uri}/v1/namespaces/shop/tables/orders/plan", json={}, timeout=60)
             assert (planned.status_code, message in planned.json()["error"]["message"]) == (406, True)
+    catalog.close()
+
+
+def test_a_local_path_may_contain_a_colon(tmp_path: Path) -> None:
+    catalog = SqlCatalog("default", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"{tmp_path}/at 10:00")
+    catalog.create_namespace("shop")
+    catalog.create_table("shop.orders", schema=pa.schema({"id": pa.int64()})).append(pa.table({"id": [1]}))
+    with (
+        running(local_app(LocalCatalog(catalog), Limits())) as inner,
+        running(rest_app(RestCatalog(inner, 60), Limits())) as uri,
+    ):
+        planned = requests.post(f"{uri}/v1/namespaces/shop/tables/orders/plan", json={}, timeout=60)
+    assert (planned.status_code, len(planned.json()["file-scan-tasks"])) == (200, 1)
     catalog.close()
 
 

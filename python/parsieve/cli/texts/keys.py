@@ -28,6 +28,8 @@ class KeyText(NamedTuple):
 def read_keys_from(name: str) -> list[KeyText]:
     """Return the keys in a file, one per line. The name - is standard input. Empty lines at the end are no keys."""
     shown = "standard input" if name == "-" else name
+    if name == "-" and sys.stdin is None:
+        raise ValueError("standard input is closed, so there are no keys to read")
     content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     try:
         # Windows may put a mark before the first line.

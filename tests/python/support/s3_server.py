@@ -1,0 +1,97 @@
+"""A small server with the S3 requests that uploads need: list, read, and replace on a condition."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+KEYS = {"aws_access_key_id": "who", "aws_secret_access_key": "secret", "aws_region": "eu-west-1"}
+
+
+@contextmanager
+def s3_server(bucket: dict[str, bytes], forbidden: str = "nothing") -> Iterator[dict[str, str]]:
+    """Serve the objects of a bucket, and yield the options of obstore. Listing the forbidden prefix is denied."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+        def _answer(self, status: int, body: bytes = b"", **headers: str) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            if "Content_Length" not in headers:
+                self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def _list(self, prefix: str) -> None:
+            if prefix.startswith(forbidden):
+                self._answer(403, b"<Error><Code>AccessDenied</Code></Error>")
+                return
+            found = "".join(
+                f"<Contents><Key>{escape(name)}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
+                f"<ETag>&quot;{_tag(data)}&quot;</ETag><Size>{len(data)}</Size></Contents>"
+                for name, data in sorted(bucket.items())
+                if name.startswith(prefix)
+            )
+            text = f'<?xml version="1.0"?><ListBucketResult><IsTruncated>false</IsTruncated>{found}</ListBucketResult>'
+            self._answer(200, text.encode())
+
+        def do_GET(self) -> None:
+            url = urlsplit(self.path)
+            name = unquote(url.path).partition("/bucket/")[2]
+            if not name:
+                self._list(parse_qs(url.query).get("prefix", [""])[0])
+                return
+            if name not in bucket:
+                self._answer(404)
+                return
+            data = bucket[name]
+            headers = {"ETag": f'"{_tag(data)}"', "Last_Modified": formatdate(0, usegmt=True)}
+            if self.command == "HEAD":
+                self._answer(200, b"", Content_Length=str(len(data)), **headers)
+                return
+            wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+            if wanted is None:
+                self._answer(200, data, **headers)
+                return
+            start, end = int(wanted[1]), min(int(wanted[2]), len(data) - 1)
+            place = f"bytes {start}-{end}/{len(data)}"
+            self._answer(206, data[start : end + 1], Content_Range=place, **headers)
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def do_PUT(self) -> None:
+            name = unquote(urlsplit(self.path).path).partition("/bucket/")[2]
+            data = self.rfile.read(int(self.headers["Content-Length"]))
+            expected = self.headers.get("If-Match")
+            if expected is not None and expected.strip('"') != _tag(bucket[name]):
+                self._answer(412)
+                return
+            bucket[name] = data
+            self._answer(200, ETag=f'"{_tag(data)}"')
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        endpoint = f"http://127.0.0.1:{server.server_port}"
+        yield {**KEYS, "aws_endpoint": endpoint, "aws_allow_http": "true"}
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _tag(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
