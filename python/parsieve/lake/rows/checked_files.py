@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -32,6 +31,7 @@ from parsieve.lake.rows.arrow_scan import (
 from parsieve.lake.rows.file_rows import FileRows, foreign
 from parsieve.lake.rows.streams import filtered
 from parsieve.lake.storage.pinned import ATTEMPTS, FAILURES, HELD_BYTES, Pinned, changed_since, removed_since
+from parsieve.sharing import cached_property
 
 # The number of files that are open at the same time. Each needs two descriptors.
 FILES_AT_ONCE = 32
