@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import parsieve as ps
 from parsieve._core import RowSet
+from parsieve.lake.rows import checked_files
 from parsieve.reader import file, table
 
 ROWS = 30_000
@@ -122,3 +124,24 @@ def test_pieces_hold_each_row_once() -> None:
 def positions(ranges: list[tuple[int, int]]) -> list[int]:
     """Return the rows of ranges."""
     return [row for first, count in ranges for row in range(first, first + count)]
+
+
+def test_rows_of_a_small_file_are_held_back_only_while_they_take_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyarrow reads the rows of a plan without a condition."""
+    path = tmp_path / "0.parquet"
+    pq.write_table(rows_of(0), path, row_group_size=1_000, compression="zstd")
+    for limit, is_held in ((1 << 30, True), (LIMIT, False)):
+        monkeypatch.setattr(checked_files, "HELD_MEMORY", limit)
+        batches = opened(tmp_path).plan("1 = 1").to_batches()
+        rows = next(batches).num_rows
+        with path.open("r+b") as changed:
+            changed.seek(1_000)
+            changed.write(changed.read(1))
+            os.utime(path, ns=(1, path.stat().st_mtime_ns + 1_000_000_000))
+        if is_held:
+            assert rows + sum(batch.num_rows for batch in batches) == ROWS
+        else:
+            with pytest.raises(ps.ConflictError, match="was changed since the plan"):
+                list(batches)
