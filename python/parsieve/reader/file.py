@@ -192,7 +192,10 @@ class _FileRead:
         if candidates.is_part:
             return None
         rows = self._candidate_rows(candidates)
-        if self._num_parts(rows) <= 1:
+        # The pages of a small file need not be looked up.
+        is_small = candidates.file_slice.size is not None and candidates.file_slice.size <= PART_BYTES
+        memory = self._file.decoded_size(list(self._numbers.values()), rows)
+        if memory <= PART_MEMORY and (is_small or self._num_parts(rows) <= 1):
             return None
         parts: list[list[tuple[int, int]]] = []
         size = 0.0
