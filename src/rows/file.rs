@@ -11,7 +11,7 @@ use super::schema::RowSchema;
 use crate::error::{Error, ErrorKind, Result, RowsKind};
 use crate::int::{to_u64, to_usize};
 use crate::page_map::{Chunk, FileMap, FileSchema, Page, index_range, pages_of, place};
-use crate::parquet::{Codec, FIRST_READ, Footer, ParquetFile, Protection, Tail};
+use crate::parquet::{Codec, ColumnMeta, FIRST_READ, Footer, ParquetFile, Physical, Protection, SchemaLeaf, Tail};
 use crate::ranges::{Fetched, Step, USUAL_GAP};
 
 /// Chunks up to this size are read whole, because reading more costs less than first reading their offset index.
@@ -48,6 +48,8 @@ pub(super) struct Group {
 struct Place {
     chunk: Chunk,
     index: Option<Range<u64>>,
+    /// About how many bytes its values take in memory. This is a claim of the file.
+    decoded: u64,
     /// Why the chunk cannot be read.
     problem: Option<&'static str>,
 }
@@ -89,7 +91,10 @@ impl RowFile {
                 pages.insert((number, chunk.column), known);
                 let problem = Codec::from_code(chunk.codec).err().map(|_| UNKNOWN_CODEC);
                 if let Some(place) = chunks.get_mut(chunk.column) {
-                    *place = Some(Place { chunk: Chunk { pages: None, ..chunk.clone() }, index: None, problem });
+                    // A map does not have the sizes before compression.
+                    let decoded = decoded_size(&schema.leaves[chunk.column], chunk, None);
+                    *place =
+                        Some(Place { chunk: Chunk { pages: None, ..chunk.clone() }, index: None, decoded, problem });
                 }
             }
             let end = group.first_row.checked_add(group.num_rows).filter(|end| *end <= MAX_ROWS);
@@ -117,9 +122,12 @@ impl RowFile {
                 chunks.push(Some(match placed {
                     Ok(chunk_place) => {
                         let problem = Codec::from_code(chunk_place.codec).err().map(|_| UNKNOWN_CODEC);
-                        Place { chunk: chunk_place, index: index_range(file, chunk, group.num_rows), problem }
+                        let schema_leaf = schema.leaves.get(leaf);
+                        let decoded =
+                            schema_leaf.map_or(0, |leaf| decoded_size(leaf, &chunk_place, chunk.meta.as_deref()));
+                        Place { chunk: chunk_place, index: index_range(file, chunk, group.num_rows), decoded, problem }
                     }
-                    Err(problem) => Place { chunk: Chunk::default(), index: None, problem: Some(problem) },
+                    Err(problem) => Place { chunk: Chunk::default(), index: None, decoded: 0, problem: Some(problem) },
                 }));
             }
             let end = num_rows.checked_add(group.num_rows).filter(|end| *end <= MAX_ROWS);
@@ -185,6 +193,34 @@ impl RowFile {
             }
         }
         Ok(size)
+    }
+
+    /// Estimates the bytes of memory that the values of some rows take, by what the footer states.
+    pub fn decoded_size(&self, columns: &[usize], rows: &RowSet) -> Result<u64> {
+        let mut size = 0u64;
+        for (group, rows) in self.selected(rows) {
+            let wanted: u64 = rows.iter().map(|range| range.end - range.start).sum();
+            for &column in columns {
+                for leaf in self.schema.leaves_of(column)? {
+                    let chunk = self.place(group, leaf).map_or(0, |place| place.decoded);
+                    let share =
+                        u128::from(chunk) * u128::from(wanted) / u128::from(self.groups[group].num_rows().max(1));
+                    size = size.saturating_add(u64::try_from(share).unwrap_or(u64::MAX));
+                }
+            }
+        }
+        Ok(size)
+    }
+
+    /// Returns true if some rows of a column can be read without the other pages of their row group.
+    pub fn has_page_index(&self, column: usize) -> Result<bool> {
+        let mut leaves = self.schema.leaves_of(column)?;
+        Ok(leaves.all(|leaf| {
+            (0..self.groups.len()).all(|group| match self.pages(group, leaf) {
+                Some(pages) => pages.is_some(),
+                None => self.place(group, leaf).is_none_or(|place| place.index.is_some()),
+            })
+        }))
     }
 
     fn chunk_size(&self, group: usize, leaf: usize, rows: &[Range<u64>]) -> Result<u64> {
@@ -287,6 +323,22 @@ impl RowFile {
     pub(super) fn distrust(&self, group: usize, leaf: usize) {
         self.lock().insert((group, leaf), None);
     }
+}
+
+/// Estimates the bytes that the values of a chunk take in memory. A dictionary can make pages much smaller than their
+/// values, so the size before compression is not enough.
+fn decoded_size(leaf: &SchemaLeaf, chunk: &Chunk, meta: Option<&ColumnMeta>) -> u64 {
+    let width = match leaf.physical {
+        Physical::Boolean => 0,
+        Physical::Int64 | Physical::Double => 8,
+        Physical::Int96 => 12,
+        Physical::FixedLenByteArray => leaf.type_length.and_then(|length| u64::try_from(length).ok()).unwrap_or(0),
+        // The offset of a string.
+        Physical::Int32 | Physical::Float | Physical::ByteArray | Physical::Unknown(_) => 4,
+    };
+    let strings = meta.and_then(|meta| meta.string_bytes).and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
+    let pages = meta.and_then(|meta| u64::try_from(meta.total_uncompressed_size).ok()).unwrap_or(0);
+    chunk.num_values.saturating_mul(width).saturating_add(strings).max(pages).max(chunk.len)
 }
 
 const UNKNOWN_CODEC: &str = "its compression is not supported";

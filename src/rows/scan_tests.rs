@@ -176,6 +176,21 @@ fn only_pages_with_wanted_rows_are_fetched() {
 }
 
 #[test]
+fn decoded_sizes_count_the_values_of_dictionaries() {
+    let all = RowSet::all(ROWS as u64);
+    for dictionary in [true, false] {
+        let opened = open(&write(properties().set_dictionary_enabled(dictionary)));
+        let numbers = opened.decoded_size(&[0], &all).unwrap();
+        assert!(numbers >= 8 * ROWS as u64, "{numbers}");
+        assert!(opened.decoded_size(&[0], &one(0..10)).unwrap() <= numbers / (ROWS as u64 / 10) + 8);
+        assert!(opened.has_page_index(0).unwrap());
+    }
+    let opened = open(&write(properties().set_offset_index_disabled(true)));
+    assert!(!opened.has_page_index(0).unwrap());
+    assert!(opened.decoded_size(&[9], &all).is_err());
+}
+
+#[test]
 fn maps_of_pages_replace_footers() {
     let file = write(properties());
     let footer = drive(&file, |fetched| Footer::read(to_u64(file.len()), FIRST_READ, fetched)).unwrap().0;

@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "parsieve"
 
 # The parts of the package, lowest first. A part imports only parts before it. "" is the module `parsieve` itself.
-ORDER = ["errors", "_typing", "wording", "observe", "io", "predicate", "filters", "lake", "index", "reader", "plan"]
-ORDER += ["integrations", "table", "", "report", "spark", "demo", "server", "cli", "__main__"]
+ORDER = ["errors", "_typing", "wording", "sharing", "observe", "io", "predicate", "filters", "lake", "index"]
+ORDER += ["reader", "plan", "integrations", "table", "", "report", "spark", "demo", "server", "cli", "__main__"]
 # These are not counted as parts: everybody may use them.
 PUBLIC_DOORS = {"", "__main__"}
 

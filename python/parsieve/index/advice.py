@@ -220,6 +220,7 @@ def _advise_keys(lake: Lake, snapshot: Snapshot, path: ColumnPath, ranges: bool,
         raise failed[0]
     sampled = [sample for sample in samples if isinstance(sample, _Sampled)]
     doubtful = sum(sample.is_doubtful for sample in sampled) / max(1, len(sampled))
+    left_out = len(failed) / len(chosen) if chosen else 0.0
     sampled = [sample for sample in sampled if len(sample.values)]
     seconds = time.perf_counter() - begun
     scale = len(snapshot.slices) / len(chosen)
@@ -231,8 +232,9 @@ def _advise_keys(lake: Lake, snapshot: Snapshot, path: ColumnPath, ranges: bool,
     probes = _probes(sampled)
     holding = sum(pc.sum(pc.is_in(probes, value_set=sample.values)).as_py() or 0 for sample in sampled) / len(probes)
     covering = sum(pc.sum(_covers(sample, probes)).as_py() or 0 for sample in sampled) / len(probes)
-    # Each probe is certainly in one sampled slice, so extrapolate from the other slices only.
-    others = (len(snapshot.slices) - 1) / max(1, len(sampled) - 1)
+    # Each probe is certainly in one sampled slice, so extrapolate from the other slices only. Slices without a value
+    # count, too: no key is in them.
+    others = (len(snapshot.slices) - 1) / max(1, len(chosen) - len(failed) - 1)
     measured = measure_units(lake, chosen, path, axis)
     slice_bytes = mean_bytes(snapshot)
     units = choose(measured, len(chosen), len(snapshot.slices), slice_bytes)
@@ -264,14 +266,13 @@ def _advise_keys(lake: Lake, snapshot: Snapshot, path: ColumnPath, ranges: bool,
         file_read_bytes=units.file_read_bytes,
         unit_bytes=units.more_bytes,
     )
-    if doubtful:
+    never_skipped = left_out + (1 - left_out) * doubtful
+    if never_skipped:
         # Every query also reads the files that the index never skips.
-        advice = advice._replace(
-            sieve_reads=advice.sieve_reads + doubtful * (advice.slices - advice.sieve_reads),
-            sieve_absent=advice.sieve_absent + doubtful * (advice.slices - advice.sieve_absent),
-            bloom_reads=advice.bloom_reads + doubtful * (advice.slices - advice.bloom_reads),
-            bloom_absent=advice.bloom_absent + doubtful * (advice.slices - advice.bloom_absent),
-        )
+        names = ("sieve_reads", "sieve_absent", "bloom_reads", "bloom_absent")
+        reads = {name: getattr(advice, name) for name in names}
+        more = {name: number + never_skipped * (advice.slices - number) for name, number in reads.items()}
+        advice = advice._replace(**more)
     kind, why = _judge(advice, slice_bytes, ranges, fpp)
     return advice._replace(recommendation=kind, why=why)
 
@@ -283,15 +284,19 @@ def _has_bounds(lake: Lake, snapshot: Snapshot, sample: Sequence[Slice], path: C
     """
     if snapshot.statistics(path) is not None:
         return True
+    has_column = False
     for file_slice in sample:
         try:
             footer = lake.footer(file_slice)
         except (ConflictError, _core.ParsieveError, OSError, ValueError):
             continue
         if footer is not None and list(path) in footer.columns:
+            has_column = True
             column = footer.columns.index(list(path))
-            return any(greatest is not None for _, greatest, *_ in footer.statistics(column))
-    return True
+            # A file of nulls has no bounds, even if the other files do.
+            if any(greatest is not None for _, greatest, *_ in footer.statistics(column)):
+                return True
+    return not has_column
 
 
 def _nothing(name: str, snapshot: Snapshot, why: str) -> Advice:

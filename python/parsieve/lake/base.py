@@ -6,7 +6,6 @@ import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from parsieve.lake.slices import Location, Slice, Slices, locations_and_tokens
 from parsieve.lake.storage.keys import TableKeys
 from parsieve.predicate.column_names import ColumnPath
 from parsieve.predicate.expressions.expression import computed
+from parsieve.sharing import cached_property
 
 if TYPE_CHECKING:
     import pyarrow.dataset as pads

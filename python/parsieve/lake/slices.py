@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Self, overload
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
+
+from parsieve.sharing import cached_property
 
 # How many slices an iteration makes at a time.
 BATCH = 4096

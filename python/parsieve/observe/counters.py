@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import threading
 from typing import NamedTuple
+
+from parsieve.sharing import Lock
 
 _PREFIX = "parsieve"
 
@@ -70,13 +70,10 @@ class _Counters:
 
     def __init__(self) -> None:
         self.values: dict[str, float] = dict.fromkeys(Metrics._fields, 0)
-        self.lock = threading.Lock()
+        self.lock = Lock()
 
 
 _counters = _Counters()
-# Another thread may hold the lock while this process forks.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: setattr(_counters, "lock", threading.Lock()))
 
 
 def add(**amounts: float) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from parsieve.plan.pickling import record_state, restore_record
 from parsieve.plan.record import PlanRecord
 from parsieve.plan.results.matches import Matches
 from parsieve.plan.verdict import Keep, Skip
+from parsieve.sharing import cached_property
 from parsieve.wording import count
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
@@ -32,6 +31,7 @@ from parsieve.plan.evidence.row_groups import Judged
 from parsieve.plan.rows.base import KeptRows
 from parsieve.plan.verdict import Keep, Skip
 from parsieve.predicate.expr import Expr, Unknown, unknowns
+from parsieve.sharing import cached_property
 from parsieve.wording import count
 
 # The questions that look for some rows.

@@ -6,6 +6,7 @@ still candidates, so that the other columns are only read for rows that match.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,8 +26,12 @@ from parsieve.predicate.evaluate import Condition
 from parsieve.reader.footers import FileVersion, FooterCache, KnownFile
 from parsieve.reader.request import Candidates, ReadRequest
 
-# A file is read in parts if its candidate rows have more compressed bytes than this.
+# A file is read in parts if its candidate rows have more compressed bytes than this, or if their values take more
+# memory than this, by what the file states.
 PART_BYTES = 32 << 20
+PART_MEMORY = 64 << 20
+# The most parts of one row group. A file may state any size.
+MOST_PARTS = 256
 # The rows of a batch without a column of the file, as in batches from the file.
 BATCH_ROWS = 1 << 16
 
@@ -110,7 +115,7 @@ def _read_planned(
         known = cache.get(key)
         if known is None:
             known = KnownFile.of(_open(reader))
-        read = _FileRead(rows, known, reader, request)
+        read = _FileRead(rows, known, reader, request, is_local=lake.is_local)
         parts = read.divide(candidates)
         batches = read.read(candidates) if parts is None else parts
         reader.check_unchanged()
@@ -155,8 +160,11 @@ def _open(reader: RangeReader) -> RowFile:
 class _FileRead:
     """One read of one file."""
 
-    def __init__(self, rows: FileRows, known: KnownFile, reader: RangeReader, request: ReadRequest) -> None:
+    def __init__(
+        self, rows: FileRows, known: KnownFile, reader: RangeReader, request: ReadRequest, *, is_local: bool
+    ) -> None:
         self._rows = rows
+        self._is_local = is_local
         self._file = known.rows
         self._fields = known.fields
         self._reader = reader
@@ -180,28 +188,55 @@ class _FileRead:
         return numbers
 
     def divide(self, candidates: Candidates) -> Parts | None:
-        """Divide the candidate rows by row groups if they have too many bytes for one read."""
-        row_groups = self._file.row_groups
-        if candidates.is_part or len(row_groups) < 2:
+        """Divide the candidate rows if they have too many bytes for one read."""
+        if candidates.is_part:
             return None
-        numbers = list(self._numbers.values())
         rows = self._candidate_rows(candidates)
-        if self._file.compressed_size(numbers, rows) <= PART_BYTES:
+        # The pages of a small file need not be looked up.
+        is_small = candidates.file_slice.size is not None and candidates.file_slice.size <= PART_BYTES
+        memory = self._file.decoded_size(list(self._numbers.values()), rows)
+        if memory <= PART_MEMORY and (is_small or self._num_parts(rows) <= 1):
             return None
         parts: list[list[tuple[int, int]]] = []
-        size = PART_BYTES
-        for start, count in _ranges_of(range(len(row_groups)), row_groups):
-            some = rows.intersect(RowSet.of([(start, count)]))
-            if not some.num_rows:
-                continue
-            size += self._file.compressed_size(numbers, some)
-            if size > PART_BYTES or not parts:
+        size = 0.0
+        for some in self._pieces(rows):
+            more = self._num_parts(some)
+            if size + more > 1 or not parts:
                 parts.append([])
-                size = self._file.compressed_size(numbers, some)
+                size = 0.0
+            size += more
             parts[-1] += some.ranges
         if len(parts) < 2:
             return None
         return Parts([Candidates(candidates.file_slice, part, None, is_part=True) for part in parts])
+
+    def _num_parts(self, rows: RowSet) -> float:
+        """Return how many parts some rows fill."""
+        numbers = list(self._numbers.values())
+        compressed, memory = self._file.compressed_size(numbers, rows), self._file.decoded_size(numbers, rows)
+        return max(compressed / PART_BYTES, memory / PART_MEMORY)
+
+    def _pieces(self, rows: RowSet) -> Iterator[RowSet]:
+        """Yield the rows of each row group, in pieces if they fill several parts and pages can be read on their own."""
+        row_groups = self._file.row_groups
+        for start, count in _ranges_of(range(len(row_groups)), row_groups):
+            some = rows.intersect(RowSet.of([(start, count)]))
+            if not some.num_rows:
+                continue
+            number = min(math.ceil(self._num_parts(some)), MOST_PARTS, some.num_rows)
+            if number > 2 and self._is_divisible(some):
+                yield from _divided(some, number)
+            else:
+                yield some
+
+    def _is_divisible(self, rows: RowSet) -> bool:
+        """Return whether reading rows of a row group in pieces costs little more than reading them together."""
+        numbers = self._numbers.values()
+        if all(self._file.has_page_index(number) for number in numbers):
+            return True
+        # Without a page index, each piece fetches all pages, and decompresses only its own ones if they are not nested.
+        is_flat = not any(pt.is_nested(self._fields[number].type) for number in numbers)
+        return self._is_local and is_flat and self._file.compressed_size(list(numbers), rows) <= PART_BYTES
 
     def read(self, candidates: Candidates) -> list[pa.RecordBatch]:
         """Return the matching rows."""
@@ -327,6 +362,23 @@ def _ranges_of(row_groups: Iterable[int], num_rows: Sequence[int]) -> list[tuple
     for count in num_rows:
         starts.append(starts[-1] + count)
     return [(starts[group], num_rows[group]) for group in row_groups]
+
+
+def _divided(rows: RowSet, number: int) -> Iterator[RowSet]:
+    """Yield rows in pieces of about the same number of rows."""
+    most = -(-rows.num_rows // number)
+    piece: list[tuple[int, int]] = []
+    room = most
+    for first, count in rows.ranges:
+        while count:
+            taken = min(count, room)
+            piece.append((first, taken))
+            first, count, room = first + taken, count - taken, room - taken
+            if not room:
+                yield RowSet.of(piece)
+                piece, room = [], most
+    if piece:
+        yield RowSet.of(piece)
 
 
 def _is_convertible(source: pa.DataType, target: pa.DataType) -> bool:

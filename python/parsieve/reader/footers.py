@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import OrderedDict
 from typing import NamedTuple
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from parsieve._core import RowFile, UnsupportedError
 from parsieve.lake.base import Lake
+from parsieve.sharing import Lock
 
 # The memory for the metadata of one table's files.
 BUDGET = 64 << 20
@@ -48,7 +48,7 @@ class FooterCache:
         self._budget = budget
         self._size = 0
         self._files: OrderedDict[FileVersion, tuple[KnownFile, int]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def get(self, version: FileVersion) -> KnownFile | None:
         """Return the metadata of a version of a file, or None if it is not known."""
@@ -72,7 +72,7 @@ class FooterCache:
 
 
 _CACHES: weakref.WeakKeyDictionary[Lake, FooterCache] = weakref.WeakKeyDictionary()
-_LOCK = threading.Lock()
+_LOCK = Lock()
 
 
 def cache_of(lake: Lake) -> FooterCache:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import pyarrow as pa
 
 from parsieve.lake.base import Slice
 from parsieve.predicate.evaluate import Condition, conditions_of
 from parsieve.predicate.expr import Expr
+from parsieve.sharing import cached_property
 
 
 @dataclass(frozen=True)

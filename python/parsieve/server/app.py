@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from parsieve.server.gate import Gate
 from parsieve.server.metrics import Requests
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.routing import Route
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 PLANNING = {"scan-planning-mode": "server"}
 CLIENT_PLANNING = {"scan-planning-mode": "client"}
@@ -40,10 +42,26 @@ _ENDPOINTS = (
 def local_app(catalog: LocalCatalog, limits: Limits, token: str | None = None) -> Starlette:
     """Return the application for a catalog of pyiceberg. If there is a token, requests need it."""
     from starlette.applications import Starlette
+    from starlette.middleware import Middleware
 
     gate = Gate(limits, Requests(), token)
     answers = _Catalog(catalog, PlanStore(limits.page_size))
-    return Starlette(routes=[*open_routes(gate.requests), *_routes(gate, answers)])
+    routes = [*open_routes(gate.requests), *_routes(gate, answers)]
+    return Starlette(routes=routes, middleware=[Middleware(_EncodedPaths)])
+
+
+class _EncodedPaths:
+    """Leaves paths as clients encode them, so that a slash in a name does not divide it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        raw = scope.get("raw_path")
+        if raw is not None:
+            scope = {**scope, "path": raw.decode("ascii", "replace").partition("?")[0]}
+        await self._app(scope, receive, send)
 
 
 def open_routes(requests: Requests) -> list[Route]:
@@ -101,13 +119,13 @@ class _Catalog:
 
     def namespace(self, request: Request, _: bytes) -> Any:
         """Describe a namespace."""
-        name = _parts(request.path_params["namespace"])
+        name = _namespace(request)
         properties = self._catalog.properties(name)
         return None if request.method == "HEAD" else {"namespace": list(name), "properties": properties}
 
     def tables(self, request: Request, _: bytes) -> Any:
         """List the tables of a namespace."""
-        names = self._catalog.tables(_parts(request.path_params["namespace"]))
+        names = self._catalog.tables(_namespace(request))
         return {"identifiers": [{"namespace": list(name[:-1]), "name": name[-1]} for name in names]}
 
     def table(self, request: Request, _: bytes) -> Any:
@@ -148,5 +166,9 @@ def _parts(namespace: str) -> Name:
     return tuple(namespace.split("\x1f"))
 
 
+def _namespace(request: Request) -> Name:
+    return _parts(unquote(request.path_params["namespace"]))
+
+
 def _table_name(request: Request) -> Name:
-    return (*_parts(request.path_params["namespace"]), request.path_params["table"])
+    return (*_namespace(request), unquote(request.path_params["table"]))

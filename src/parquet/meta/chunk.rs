@@ -62,6 +62,10 @@ pub struct ColumnMeta {
     pub num_values: i64,
     /// Size in bytes of all pages with their headers.
     pub total_compressed_size: i64,
+    /// Size in bytes of all pages with their headers, before compression. Negative if the writer does not state it.
+    pub total_uncompressed_size: i64,
+    /// Bytes of all strings without lengths, as if none were in a dictionary, if the writer states them.
+    pub string_bytes: Option<i64>,
     /// Offset of the first data page.
     pub data_page_offset: i64,
     /// Offset of the dictionary page. Some writers store 0 if there is none.
@@ -190,6 +194,7 @@ impl ColumnMeta {
         let (mut total_compressed_size, mut data_page_offset, mut dictionary_page_offset) = (None, None, None);
         let (mut bloom_filter_offset, mut bloom_filter_length) = (None, None);
         let (mut statistics, mut all_dictionary) = (None, false);
+        let (mut total_uncompressed_size, mut string_bytes) = (None, None);
         while let Some(id) = record.next()? {
             match id {
                 1 => physical = record.i32()?.map(Physical::from_code),
@@ -197,6 +202,7 @@ impl ColumnMeta {
                 3 => path_matches = Some(same_path(&mut record, path)?),
                 4 => codec = record.i32()?,
                 5 => num_values = record.i64()?,
+                6 => total_uncompressed_size = record.i64()?,
                 7 => total_compressed_size = record.i64()?,
                 9 => data_page_offset = record.i64()?,
                 11 => dictionary_page_offset = record.i64()?,
@@ -204,6 +210,7 @@ impl ColumnMeta {
                 13 => all_dictionary = every_page_uses_the_dictionary(&mut record)?,
                 14 => bloom_filter_offset = record.i64()?,
                 15 => bloom_filter_length = record.i32()?,
+                16 => string_bytes = bytes_of_strings(&mut record)?,
                 _ => record.skip()?,
             }
         }
@@ -223,6 +230,8 @@ impl ColumnMeta {
             encodings: required(encodings, "ColumnMetaData.encodings", at)?,
             num_values: required(num_values, "ColumnMetaData.num_values", at)?,
             total_compressed_size: required(total_compressed_size, "ColumnMetaData.total_compressed_size", at)?,
+            total_uncompressed_size: total_uncompressed_size.unwrap_or(-1),
+            string_bytes,
             data_page_offset: required(data_page_offset, "ColumnMetaData.data_page_offset", at)?,
             dictionary_page_offset,
             all_dictionary,
@@ -295,6 +304,19 @@ fn encoding_set(record: &mut Record<'_, '_>) -> Result<Option<u32>> {
         set |= 1 << u32::try_from(reader.i32()?).unwrap_or(31).min(31);
     }
     Ok(Some(set))
+}
+
+/// Reads the first field of SizeStatistics, and skips the histograms.
+fn bytes_of_strings(record: &mut Record<'_, '_>) -> Result<Option<i64>> {
+    let Some(mut sizes) = record.record("SizeStatistics")? else { return Ok(None) };
+    let mut bytes = None;
+    while let Some(id) = sizes.next()? {
+        match id {
+            1 => bytes = sizes.i64()?,
+            _ => sizes.skip()?,
+        }
+    }
+    Ok(bytes)
 }
 
 fn every_page_uses_the_dictionary(record: &mut Record<'_, '_>) -> Result<bool> {

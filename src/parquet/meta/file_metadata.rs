@@ -363,6 +363,8 @@ mod tests {
                     assert_eq!(meta.data_page_offset, peer.data_page_offset(), "{name}");
                     assert_eq!(meta.dictionary_page_offset, peer.dictionary_page_offset(), "{name}");
                     assert_eq!(meta.total_compressed_size, peer.compressed_size(), "{name}");
+                    assert_eq!(meta.total_uncompressed_size, peer.uncompressed_size(), "{name}");
+                    assert_eq!(meta.string_bytes, peer.unencoded_byte_array_data_bytes(), "{name}");
                     assert_eq!(meta.bloom_filter_offset, peer.bloom_filter_offset(), "{name}");
                     assert_eq!(meta.bloom_filter_length, peer.bloom_filter_length(), "{name}");
                     assert_eq!(chunk.offset_index.map(|place| place.offset), peer.offset_index_offset(), "{name}");

@@ -173,6 +173,16 @@ impl RowFile {
         Ok(py.detach(|| self.0.compressed_size(&columns, &rows.0))?)
     }
 
+    /// Estimate the bytes of memory that the values of some rows take, by what the footer states.
+    fn decoded_size(&self, py: Python<'_>, columns: Vec<usize>, rows: &RowSet) -> PyResult<u64> {
+        Ok(py.detach(|| self.0.decoded_size(&columns, &rows.0))?)
+    }
+
+    /// Return whether some rows of a column can be read without the other pages of their row group.
+    fn has_page_index(&self, column: usize) -> PyResult<bool> {
+        Ok(self.0.has_page_index(column)?)
+    }
+
     /// About how many bytes of memory the metadata takes.
     #[getter]
     fn memory(&self) -> usize {

@@ -72,6 +72,35 @@ def test_a_sieve_is_advised_for_scattered_keys(tmp_path: Path) -> None:
     assert len(table.plan("key BETWEEN 77 AND 78").files) == 2
 
 
+def test_files_without_a_value_are_not_read_for_a_key(tmp_path: Path) -> None:
+    """Every fourth file has keys. At even distances, a sample would have these files only, or none of them."""
+    chance = random.Random(3)
+    for part in range(64):
+        keys = [chance.randrange(10**9) if part % 4 == 0 else None for _ in range(1_000)]
+        pq.write_table(pa.table({"key": pa.array(keys, pa.int64())}), tmp_path / f"{part:02}.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(tmp_path)
+    [advice] = table.advise("key")
+    key = pq.read_table(tmp_path / "32.parquet")["key"][7].as_py()
+    assert len(table.plan(f"key = {key}", row_groups=True).files) == 16
+    assert advice.minmax_reads == pytest.approx(16, rel=0.5)
+    assert advice.recommendation == "sieve"
+    table.build_index("key", kind="sieve")
+    assert advice.sieve_bytes == pytest.approx(table.index_stats()["key"].stored_bytes, rel=0.5)
+
+
+def test_files_that_an_index_leaves_out_are_always_read(tmp_path: Path) -> None:
+    table = table_of(tmp_path, scattered)
+    [before] = table.advise("key")
+    for part in range(0, FILES, 2):
+        pq.write_table(pa.table({"key": pa.array(["text"])}), tmp_path / f"{part + 1:02}.parquet")
+    wait_until_old(tmp_path)
+    [advice] = ps.open_table(tmp_path).advise("key")
+    assert before.sieve_reads < 2
+    assert advice.sieve_reads == pytest.approx(FILES / 2, rel=0.5)
+    assert advice.bloom_reads == pytest.approx(FILES / 2, rel=0.5)
+
+
 def test_the_estimated_size_counts_a_key_in_several_files_once(tmp_path: Path) -> None:
     chance = random.Random(5)
     for part in range(64):

@@ -18,6 +18,8 @@ from hypothesis import assume, given, settings
 from support.regexes import EXPRESSIONS, candidates, holds
 
 from parsieve.predicate import parse, unknowns
+from parsieve.predicate.expr import Always
+from parsieve.predicate.normalize import normalize
 from parsieve.predicate.text.folding import CERTAIN, case_variants
 from parsieve.predicate.text.like import Wildcard, normal_form, read_like, write_like, write_regex
 from parsieve.predicate.text.regex import NOTHING, AllOf, Required, required_text
@@ -189,3 +191,11 @@ def test_a_negated_expression_requires_nothing() -> None:
 def test_a_pattern_that_is_not_unicode_is_not_understood(text: str) -> None:
     for where in (f"contains(s, '{text}')", f"s LIKE '%{text}%'", f"regexp_matches(s, '{text}abc')"):
         assert unknowns(parse(where, SCHEMA))
+
+
+def test_a_null_as_the_escape_makes_every_pattern_null() -> None:
+    for where in ("s LIKE 'a%' ESCAPE NULL", "s NOT LIKE 'a%' ESCAPE NULL", "NOT (s ILIKE 'a%' ESCAPE NULL)"):
+        [(answer,)] = DUCKDB.execute(f"SELECT {where} FROM (SELECT 'abc' AS s)").fetchall()
+        assert answer is None
+        # Null and false are the same for a plan.
+        assert normalize(parse(where, SCHEMA)) == Always(False)

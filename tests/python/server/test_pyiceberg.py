@@ -200,3 +200,16 @@ def test_negated_comparisons_are_true_for_nan(with_nan: Any, name: str) -> None:
             assert sorted(found["id"].to_pylist()) == sorted(expected["id"].to_pylist()), condition
         # Files without NaN are still skipped.
         assert len(list(table.scan(ie.Not(ie.GreaterThanOrEqual(name, 0.1))).plan_files())) < 8
+
+
+@pytest.mark.parametrize("name", ["a/b", "a%2Fb", "a b", "ü+", "plan"])
+def test_tables_with_any_name_can_be_read(tmp_path: Path, name: str) -> None:
+    catalog = sql_catalog(tmp_path)
+    schema = pa.schema({"id": pa.int64()})
+    catalog.create_table(("shop", name), schema=schema).append(pa.table({"id": [1, 2]}, schema=schema))
+    with running(local_app(LocalCatalog(catalog), Limits())) as uri:
+        served = client(uri)
+        assert served.list_tables("shop") == [("shop", name)]
+        assert served.table_exists(("shop", name))
+        assert served.load_table(("shop", name)).scan(row_filter="id = 2").to_arrow()["id"].to_pylist() == [2]
+    catalog.close()

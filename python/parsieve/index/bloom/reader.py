@@ -5,9 +5,7 @@ A part that cannot be read never makes an answer exclude a location.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
@@ -27,6 +25,7 @@ from parsieve.io.sources import Source
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Location, Slice
 from parsieve.lake.slices import Slices, locations_and_tokens
+from parsieve.sharing import Lock, cached_property
 
 
 class KeptUnits(NamedTuple):
@@ -68,7 +67,7 @@ class BloomReader:
         self.state = state
         # Why parts cannot be used, by name. The locations that they cover are kept.
         self.doubts: dict[str, str] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._shelves: list[ShelfReader | None] | None = None
 
     @cached_property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +13,7 @@ from parsieve.index.build.renewals import Renewed
 from parsieve.index.log.commit import BloomState, ColumnState, TableState
 from parsieve.lake.base import ColumnPath, Location, Slice, Snapshot
 from parsieve.lake.slices import Slices, locations_and_tokens
+from parsieve.sharing import cached_property
 
 
 @dataclass(frozen=True)

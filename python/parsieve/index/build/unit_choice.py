@@ -8,7 +8,9 @@ result.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from parsieve import _core
@@ -52,9 +54,15 @@ class UnitChoice(NamedTuple):
 
 
 def spread(slices: Sequence[Slice], most: int) -> list[Slice]:
-    """Return slices at even distances, because neighboring slices are often alike."""
+    """Return slices from all over a table, because neighboring slices are often alike; always the same ones.
+
+    Each is a random one of its stretch of the table. At even distances, a table in which buckets or regions take turns
+    would show one of these only.
+    """
     count = min(most, len(slices))
-    return [slices[at * len(slices) // count] for at in range(count)]
+    chance = random.Random(len(slices))
+    starts = [at * len(slices) // count for at in range(count)] + [len(slices)]
+    return [slices[chance.randrange(start, end)] for start, end in pairwise(starts)]
 
 
 def check_unit(unit: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.io.store.base import Store, unique
 from parsieve.lake.base import Location
 from parsieve.lake.slices import Slices
+from parsieve.sharing import cached_property
 
 ValueT = TypeVar("ValueT")
 BINDINGS = "bindings"

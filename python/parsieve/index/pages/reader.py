@@ -5,11 +5,9 @@ A part that cannot be read gives no maps, and the reader of the table uses the f
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 from parsieve._core import Fetched, FileMap, FormatError, PageMap, ParsieveError, coalesce
@@ -22,6 +20,7 @@ from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.io.sources import Range
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Location, Slice
+from parsieve.sharing import Lock, cached_property
 
 # Rows of a row group, from the first one to the one after the last.
 Rows = tuple[int, int]
@@ -93,7 +92,7 @@ class MapReader:
         # Why parts cannot be used, by name.
         self.doubts: dict[str, str] = {}
         self._opened: dict[MapPart, PageMap] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @cached_property
     def bindings(self) -> Bindings:

@@ -5,9 +5,7 @@ A part that cannot be read makes the answer larger, never smaller: the locations
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -24,6 +22,7 @@ from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.io.store.base import Store
 from parsieve.lake.base import Location, Slice
 from parsieve.lake.slices import Slices, locations_and_tokens
+from parsieve.sharing import Lock, cached_property
 
 # How many bytes of segments to cache for a column before discarding all of them.
 CACHE_BYTES = 64 << 20
@@ -76,7 +75,7 @@ class ColumnReader:
         self.refused: dict[str, str] = {}
         # Whether a file of this version is missing, because the version was expired.
         self.gone = False
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._loaded = 0
         self._numbered: tuple[Sequence[Slice], pa.Array] | None = None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic
 
 import pyarrow as pa
@@ -34,6 +33,7 @@ from parsieve.io.store.base import Store
 from parsieve.lake.base import ColumnPath, Location
 from parsieve.lake.slices import locations_of
 from parsieve.observe.logs import INDEX
+from parsieve.sharing import cached_property
 
 if TYPE_CHECKING:
     from parsieve.index.build.renewals import Renewed

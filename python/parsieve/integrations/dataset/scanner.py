@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from parsieve.lake.rows.arrow_scan import RESERVED
 from parsieve.lake.rows.checked_files import request_of
 from parsieve.lake.rows.columns import no_rows
 from parsieve.plan.plan import Plan
+from parsieve.sharing import cached_property
 
 # Filtering a batch takes about as long as filtering a thousand rows, so small batches are combined. The first ones are
 # returned sooner, because an engine with a LIMIT stops when it has enough rows.

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import errno
 import secrets
-import threading
 import time
 from abc import ABC, abstractmethod
 from bisect import bisect_right
@@ -27,6 +26,7 @@ from parsieve.io.parallel import map_in_threads
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.io.sources import LOCAL_GAP, Range
 from parsieve.observe import counters
+from parsieve.sharing import Lock
 
 # The chunk size for copying a local file into a store.
 CHUNK_BYTES = 8 << 20
@@ -49,7 +49,7 @@ class Store(ABC):
     def __init__(self) -> None:
         self.requests = 0
         self.bytes_fetched = 0
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @property
     def gap(self) -> int:
@@ -66,7 +66,7 @@ class Store(ABC):
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @abstractmethod
     def __str__(self) -> str:

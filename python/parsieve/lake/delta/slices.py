@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from parsieve.lake.delta.statistics import row_counts
 from parsieve.lake.rows.columns import Matching
 from parsieve.lake.slices import PartitionColumn, Slices, repeated
 from parsieve.lake.storage.storage import Storage
+from parsieve.sharing import cached_property
 
 # What precedes the path in the address of a local file.
 _FILE = re.compile("file:(?://(?:localhost)?)?(?=/)|(?=/)")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import pyarrow as pa
 
@@ -12,6 +11,7 @@ from parsieve.lake.folder import hive
 from parsieve.lake.slices import PartitionColumn, Slices
 from parsieve.lake.storage.listing import Listing
 from parsieve.lake.storage.storage import Storage
+from parsieve.sharing import cached_property
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,12 +8,12 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.hudi import properties as hudi_properties
 from parsieve.lake.storage.storage import Storage
+from parsieve.sharing import cached_property
 
 _NAME = re.compile(r"(\d{14,17})(?:_(\d{14,17}))?\.([a-z]+)(?:\.(requested|inflight))?")
 _WRITES = {"commit", "deltacommit", "replacecommit"}

@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 from urllib.request import url2pathname
@@ -22,6 +21,7 @@ from parsieve.lake.iceberg.statistics import partition_reader
 from parsieve.lake.rows.columns import Find, Matching
 from parsieve.lake.slices import PartitionColumn, Slices, repeated
 from parsieve.predicate.elements import FIELD_ID
+from parsieve.sharing import cached_property
 
 _NO_DELETES = Deletes()
 # What precedes the path in a local location.

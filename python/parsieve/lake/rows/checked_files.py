@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -31,7 +30,16 @@ from parsieve.lake.rows.arrow_scan import (
 )
 from parsieve.lake.rows.file_rows import FileRows, foreign
 from parsieve.lake.rows.streams import filtered
-from parsieve.lake.storage.pinned import ATTEMPTS, FAILURES, HELD_BYTES, Pinned, changed_since, removed_since
+from parsieve.lake.storage.pinned import (
+    ATTEMPTS,
+    FAILURES,
+    HELD_BYTES,
+    HELD_MEMORY,
+    Pinned,
+    changed_since,
+    removed_since,
+)
+from parsieve.sharing import cached_property
 
 # The number of files that are open at the same time. Each needs two descriptors.
 FILES_AT_ONCE = 32
@@ -229,23 +237,25 @@ class CheckedFiles:
 
         Reads of changing bytes may fail with the errors of pyarrow, or with the errors in `failures`.
         """
-        hold = hold or self.is_small(window)
+        is_held = hold or self.is_small(window)
         changed: list[str] = []
         moved: list[OpenFile] = []
         cause: BaseException | None = None
         for attempt in range(ATTEMPTS):
-            pending, has_yielded = [], False
+            pending, has_yielded, memory = [], False, 0
             with self._open_all(window, attempt) as files:
                 failure = None
                 try:
                     for opened in files:
                         opened.select_row_groups()
                     for item in read(files):
-                        if hold:
-                            pending.append(item)
-                        else:
-                            has_yielded = True
-                            yield item
+                        pending.append(item)
+                        memory += getattr(item, "nbytes", 0)
+                        # The rows of a small file may take far more memory than the file.
+                        if not is_held or (memory > HELD_MEMORY and not hold):
+                            is_held, has_yielded = False, True
+                            yield from pending
+                            pending = []
                 except (*FAILURES, *failures) as error:
                     failure = error
                 changed = [opened.file.name for opened in files if not opened.pinned.is_unchanged()]

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 # The number of attempts to read a file that keeps changing.
 ATTEMPTS = 5
-# Batches of a file are held back until the file is known to be unchanged, up to this many bytes.
+# Batches of a file are held back until the file is known to be unchanged, if it has at most this many bytes, and up to
+# this many bytes of memory.
 HELD_BYTES = 8 << 20
+HELD_MEMORY = 64 << 20
 # The errors of a read if the file's bytes change, besides errors of other libraries.
 FAILURES = (pa.ArrowException, ParsieveError, OSError, ValueError, KeyError)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import pyarrow as pa
 
@@ -11,6 +10,7 @@ from parsieve._core import FileReader
 from parsieve.lake.rows.columns import FOUND_BY_ID, PHYSICAL_NAME
 from parsieve.lake.rows.fields import fields_at
 from parsieve.predicate.expr import ELEMENT, KEY, VALUE, Column
+from parsieve.sharing import cached_property
 
 # Identifies a column across snapshots, in which a name may belong to different columns.
 LeafKey = tuple[tuple[str, ...], int | None, tuple[bytes | None, ...]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from parsieve.plan.evidence.minmax import ColumnBounds
 from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.expr import Column
 from parsieve.predicate.times.temporal import NANOS
+from parsieve.sharing import Lock
 
 # The size of the cache, in row groups times columns. Each takes about 200 bytes.
 REMEMBERED = 500_000
@@ -89,7 +89,7 @@ class Footers:
     """A cache of the footers of one table's files. Threads may share it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._cached: OrderedDict[tuple[Any, str], _Cached] = OrderedDict()
         self._weight = 0
         self.experience = Experience()

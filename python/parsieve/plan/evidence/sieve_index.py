@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -30,6 +29,7 @@ from parsieve.plan.evidence.questions import (
 )
 from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.expr import Column
+from parsieve.sharing import cached_property
 
 # If a predicate has more values than this, a sample of them is looked up first.
 MANY_VALUES = 50_000

@@ -6,7 +6,6 @@ import json
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from parsieve.predicate.builder import explain_unknown
 from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.expr import And, Column, Expr
 from parsieve.predicate.read.keys import find_compared
+from parsieve.sharing import cached_property
 from parsieve.wording import count
 
 if TYPE_CHECKING:

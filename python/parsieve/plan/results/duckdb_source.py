@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -14,6 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from parsieve.lake.rows.checked_files import CheckedFiles, OpenFile
+from parsieve.sharing import Lock
 
 # The most bytes of rows that are read ahead. Larger results are read lazily, as a dataset.
 MOST_BYTES = 256 << 20
@@ -23,7 +23,7 @@ _ROW_GROUP = "file_row_group_number"
 MOST_SCANS = 32
 # A path in this folder opens the file of a descriptor, even if another file has replaced it under its name.
 _DESCRIPTORS = Path("/proc/self/fd")
-_LOCK = threading.Lock()
+_LOCK = Lock()
 
 
 class _NotForDuckDB(Exception):  # noqa: N818 - private to this module

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from parsieve.predicate.evaluate import conditions_of
 from parsieve.predicate.expr import Always, Expr, IsNull, columns, element_tests, walk
 from parsieve.predicate.normalize import normalize, without_element_tests
 from parsieve.predicate.render import to_duckdb, to_pyarrow
+from parsieve.sharing import cached_property
 
 if TYPE_CHECKING:
     import polars as pl

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from parsieve.plan.evidence.questions import Constant, Every, Question, Some, Tr
 from parsieve.plan.evidence.row_groups import Judged
 from parsieve.plan.evidence.sieve_index import UnitAnswer
 from parsieve.plan.rows.base import KeptRows
+from parsieve.sharing import cached_property
 
 # The first row of each range, and the row after its last one. Ranges are sorted, not empty, and do not touch.
 Ranges = list[tuple[int, int]]

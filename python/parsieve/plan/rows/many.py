@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +13,7 @@ from parsieve.plan.evidence.questions import Constant, Every, Question, Some, Tr
 from parsieve.plan.evidence.row_groups import Judged
 from parsieve.plan.evidence.sieve_index import UnitAnswer
 from parsieve.plan.rows.sets import RowAxis, RowSet, RowsOnAxis
+from parsieve.sharing import cached_property
 
 
 def find_in_many(

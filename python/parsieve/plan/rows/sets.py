@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve.plan.rows.base import KeptRows
+from parsieve.sharing import cached_property
 
 
 @dataclass(frozen=True, eq=False)

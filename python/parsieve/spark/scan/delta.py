@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
 
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 from parsieve.lake.base import Snapshot
 from parsieve.plan.open_table import OpenTable
 from parsieve.plan.record import PlanRecord
+from parsieve.sharing import cached_property
 from parsieve.spark.pushdown.catalyst import resolved
 from parsieve.spark.runtime.gateway import java_session, jvm_of
 from parsieve.spark.scan.file_index import Keep, choose, plain_path, ranges_of

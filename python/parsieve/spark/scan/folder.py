@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from parsieve.lake.base import Location, Snapshot
 from parsieve.lake.folder.table import ParquetDir
 from parsieve.plan.open_table import OpenTable
 from parsieve.plan.record import PlanRecord
+from parsieve.sharing import cached_property
 from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.pushdown.conditions import Types
 from parsieve.spark.scan import file_index

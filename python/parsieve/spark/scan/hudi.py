@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow.compute as pc
@@ -15,6 +14,7 @@ from parsieve.lake.base import Slice, Snapshot
 from parsieve.lake.hudi.properties import retry_after_rewrite, wait_for_rewrite
 from parsieve.plan.open_table import OpenTable
 from parsieve.plan.record import PlanRecord
+from parsieve.sharing import cached_property
 from parsieve.spark.scan import file_index
 from parsieve.spark.scan.file_index import Keep
 from parsieve.spark.scan.format_scan import ListedScan, PlannedFiles, changed_since, condition_of

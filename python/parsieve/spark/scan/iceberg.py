@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -15,6 +14,7 @@ from parsieve.lake.base import AsOf, Snapshot
 from parsieve.lake.open import open_lake
 from parsieve.plan.open_table import OpenTable
 from parsieve.plan.record import PlanRecord
+from parsieve.sharing import cached_property
 from parsieve.spark.pushdown.catalyst import resolved
 from parsieve.spark.pushdown.conditions import Types, ids_of
 from parsieve.spark.runtime.gateway import java_session, jvm_of, query_of

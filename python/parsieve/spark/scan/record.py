@@ -6,8 +6,9 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
+
+from parsieve.sharing import cached_property
 
 if TYPE_CHECKING:
     from parsieve.plan.record import PlanRecord

@@ -156,7 +156,9 @@ class _Reader:
                 return self._like(node, None)
             case exp.Escape() if isinstance(node.this, exp.Like | exp.ILike):
                 check_arguments(node, "this", "expression")
-                return self._like(node.this, self._operands.value(node.expression))
+                escape = self._operands.value(node.expression)
+                # With a null as the escape, the result is null, also for NOT LIKE.
+                return Always(None) if escape is None else self._like(node.this, escape)
             case exp.Contains() | exp.EndsWith():
                 check_arguments(node, "this", "expression")
                 form = pattern_around if isinstance(node, exp.Contains) else pattern_before
