@@ -73,8 +73,9 @@ def statistics(folder: Path, kind: str, low: Any, high: Any, metadata: dict[str,
 
 
 def test_statistics_of_each_type_are_read_safely(tmp_path: Path) -> None:
-    utc, milli = dt.UTC, dt.timedelta(milliseconds=1)
+    utc, milli, minute = dt.UTC, dt.timedelta(milliseconds=1), dt.timedelta(minutes=1)
     moment = dt.datetime(2026, 1, 1, 12, 0, 0, 123000)
+    old = dt.datetime(1960, 5, 5, tzinfo=utc)
     cases = [
         ("long", "1", "2", (1, 2)),
         ("long", "1.5", "true", (None, None)),
@@ -105,7 +106,21 @@ def test_statistics_of_each_type_are_read_safely(tmp_path: Path) -> None:
             "timestamp",
             '"2026-01-01T13:00:00.123+01:00"',
             '"2026-01-01T12:00:00.123"',
-            (moment.replace(tzinfo=utc) - milli, None),
+            (moment.replace(tzinfo=utc) - minute, None),
+        ),
+        # In Monrovia, the offset was -00:44:30 until 1972, and in Accra -00:00:52 until 1915. Spark omits the seconds.
+        (
+            "timestamp",
+            '"1960-05-04T23:15:40.000-00:44"',
+            '"1960-05-04T23:15:40.000-00:44"',
+            (old - dt.timedelta(seconds=80), old + dt.timedelta(seconds=40)),
+        ),
+        ("timestamp", '"1960-05-05T00:00:00Z"', '"1960-05-05T00:00:00.000Z"', (old - minute, old + minute)),
+        (
+            "timestamp_ntz",
+            '"1960-05-05T00:00:00Z"',
+            '"1960-05-05T00:00:00"',
+            tuple(old.replace(tzinfo=None) + margin for margin in (-milli, milli)),
         ),
         ("timestamp_ntz", '"2026-01-01 12:00:00.123"', '"2026-01-01T12:00:00.123"', (moment - milli, moment + milli)),
         ("decimal(12,2)", "1.10", "1.2", (Decimal("1.10"), Decimal("1.20"))),
