@@ -173,3 +173,52 @@ def test_logs_that_are_written_while_a_compaction_is_scheduled(spark: Any, tmp_p
     assert rows_of(table.plan("n = 'two'"), "id") == [(2,)]
     assert table.plan("n = 'three'").files == []
     spark.sql("DROP TABLE scheduled")
+
+
+@pytest.mark.parametrize("version", ["8", "9"])
+def test_logs_of_a_write_that_began_before_a_compaction_was_scheduled(spark: Any, tmp_path: Path, version: str) -> None:
+    """Since table version 8, they belong to the base file of the compaction if the write completed later."""
+    needs("hudi")
+    written = Written(
+        spark,
+        tmp_path / "t",
+        **{
+            "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+            "hoodie.write.table.version": version,
+            "hoodie.write.auto.upgrade": "false",
+            "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
+        },
+    )
+    written.write("SELECT id, 'old' AS n, 0L AS v FROM range(4)", "bulk_insert")
+    written.write("SELECT 1L AS id, 'one' AS n, 1L AS v")
+    name = f"overtaken_{version}"
+    spark.sql(f"CREATE TABLE {name} USING hudi LOCATION '{written.folder}'")
+    options = "options => 'hoodie.compact.inline.max.delta.commits=1,hoodie.metadata.enable=false'"
+    spark.sql(f"CALL run_compaction(op => 'schedule', table => '{name}', {options})").collect()
+    written.write("SELECT 2L AS id, 'two' AS n, 2L AS v")
+    timeline = tmp_path / "t" / ".hoodie" / "timeline"
+    [scheduled] = [path.name.partition(".")[0] for path in timeline.glob("*.compaction.requested")]
+    began = max(path.name[:17] for path in timeline.glob("*.deltacommit"))
+    replace_everywhere(tmp_path / "t", began, str(int(scheduled) - 1))
+    spark.sql(f"REFRESH TABLE {name}")
+    spark.sql(f"CALL run_compaction(op => 'run', table => '{name}', {options})").collect()
+    table = ps.open_table(written.folder)
+    [file_slice] = table.opened.lake.snapshot().slices
+    assert file_slice.token.endswith("|logs of earlier writes")
+    assert written.rows("id", "n") == [(0, "old"), (1, "one"), (2, "two"), (3, "old")]
+    assert rows_of(table.plan(), "id", "n") == written.rows("id", "n")
+    table.build_index("n", kind="sieve", progress=False)
+    assert rows_of(table.plan("n = 'old'"), "id") == [(0,), (3,)]
+    assert ids(pss.read(spark, written.folder, "n = 'old'")) == [0, 3]
+    spark.sql(f"DROP TABLE {name}")
+
+
+def replace_everywhere(folder: Path, old: str, new: str) -> None:
+    """Replace a text of the same length in the names and bytes of all files, and delete Hadoop's checksums of them."""
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        data = path.read_bytes()
+        if path.suffix == ".crc":
+            path.unlink()
+        elif old in path.name or old.encode() in data:
+            path.write_bytes(data.replace(old.encode(), new.encode()))
+            path.rename(path.with_name(path.name.replace(old, new)))

@@ -41,7 +41,8 @@ _PAYLOADS = {
 @dataclass(frozen=True, slots=True, eq=False)
 class _Native:
     reader: Any
-    hudi_slice: Any
+    # The paths of the base file and of the logs below the table, None without a base file.
+    paths: tuple[str, Sequence[str]] | None
     options: Any
     base: str | None
     logs: tuple[str, ...]
@@ -54,18 +55,10 @@ class _Native:
     has_hidden_logs: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Replace the objects of the `hudi` package, which cannot be pickled, by the paths of the files."""
-        paths = (
-            None
-            if self.base is None
-            else (
-                self.hudi_slice.base_file_relative_path(),
-                self.hudi_slice.log_files_relative_paths(),
-            )
-        )
+        """Leave out the objects of the `hudi` package, which cannot be pickled."""
         return _Native, (
             None,
-            paths,
+            self.paths,
             None,
             self.base,
             self.logs,
@@ -77,12 +70,11 @@ class _Native:
 
     def stream(self) -> Iterator[Any]:
         """Yield the rows of the base file, merged with its logs."""
-        if self.reader is not None:
-            yield from self.reader.read_file_slice_stream(self.hudi_slice, self.options.with_batch_size(BATCH_ROWS))
-            return
-        reader, options = _reader(*self.table)
-        base, logs = self.hudi_slice
-        yield from reader.read_file_slice_from_paths_stream(base, logs, options.with_batch_size(BATCH_ROWS))
+        assert self.paths is not None
+        reader, options = (self.reader, self.options) if self.reader is not None else _reader(*self.table)
+        # Given a file slice, `hudi` searches for the base file again, by the instants in the names of its logs. It does
+        # not find that of a log whose write began before a compaction was scheduled, and completed later.
+        yield from reader.read_file_slice_from_paths_stream(*self.paths, options.with_batch_size(BATCH_ROWS))
 
 
 def has_logs(file_slice: Slice, listed: frozenset[str], instant: str | None = None) -> bool:
@@ -306,6 +298,9 @@ class _SliceBuilder:
         if has_hidden_logs:
             # An index of an earlier version of parsieve does not have the rows of these logs.
             parts.append("hidden logs")
+        if self._logs_name_instants and any(_instant_of(name) < hudi_slice.creation_instant_time for name, _ in logs):
+            # An earlier version of parsieve could index the rows of these logs only.
+            parts.append("logs of earlier writes")
         partition_values = self._partitions.values(partition)
         if partition_values:
             # An index that was built with the file's values of these columns, as by parsieve 0.1, becomes stale.
@@ -321,7 +316,7 @@ class _SliceBuilder:
             clean=clean,
             partition_values=partition_values,
             native=self._native(
-                hudi_slice,
+                None if base is None else (hudi_slice.base_file_relative_path(), hudi_slice.log_files_relative_paths()),
                 options,
                 path,
                 tuple(relative),
@@ -364,12 +359,18 @@ class _SliceBuilder:
         """Return the names and sizes of the logs at the instant, or of all logs if their names have no instant."""
         logs = []
         for name, size in zip(hudi_slice.log_file_names, hudi_slice.log_file_sizes, strict=True):
-            match = _LOG.fullmatch(name)
-            if match is None:
-                raise FormatError(f"not a name of a Hudi log: {name}")
-            if not self._logs_name_instants or (match[2] <= self._instant and self._timeline.is_committed(match[2])):
+            instant = _instant_of(name)
+            if not self._logs_name_instants or (instant <= self._instant and self._timeline.is_committed(instant)):
                 logs.append((name, int(size)))
         return sorted(logs)
+
+
+def _instant_of(log: str) -> str:
+    """Return the instant in the name of a log."""
+    match = _LOG.fullmatch(log)
+    if match is None:
+        raise FormatError(f"not a name of a Hudi log: {log}")
+    return match[2]
 
 
 @dataclass(frozen=True, slots=True)
