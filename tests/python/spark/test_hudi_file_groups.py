@@ -202,15 +202,29 @@ def test_logs_of_a_write_that_began_before_a_compaction_was_scheduled(spark: Any
     replace_everywhere(tmp_path / "t", began, str(int(scheduled) - 1))
     spark.sql(f"REFRESH TABLE {name}")
     spark.sql(f"CALL run_compaction(op => 'run', table => '{name}', {options})").collect()
-    table = ps.open_table(written.folder)
-    [file_slice] = table.opened.lake.snapshot().slices
-    assert file_slice.token.endswith("|logs of earlier writes")
-    assert written.rows("id", "n") == [(0, "old"), (1, "one"), (2, "two"), (3, "old")]
-    assert rows_of(table.plan(), "id", "n") == written.rows("id", "n")
-    table.build_index("n", kind="sieve", progress=False)
-    assert rows_of(table.plan("n = 'old'"), "id") == [(0,), (3,)]
-    assert ids(pss.read(spark, written.folder, "n = 'old'")) == [0, 3]
+    check_overtaken(spark, written)
+    # Other file groups get commits until the write is archived.
+    archival = {"keep.min.commits": "2", "keep.max.commits": "3", "clean.commits.retained": "1"}
+    written.options |= {f"hoodie.{name}": value for name, value in archival.items()}
+    written.options |= {"hoodie.parquet.small.file.limit": "0", "hoodie.commits.archival.batch": "1"}
+    for number in range(4):
+        written.write(f"SELECT {10 + number}L AS id, 'more' AS n, 0L AS v", "insert")
+    assert min(path.name[:17] for path in timeline.glob("*commit")) >= scheduled
+    check_overtaken(spark, written)
     spark.sql(f"DROP TABLE {name}")
+
+
+def check_overtaken(spark: Any, written: Written) -> None:
+    table = ps.open_table(written.folder)
+    tokens = [file_slice.token for file_slice in table.opened.lake.snapshot().slices]
+    assert sum(token.endswith("|logs of earlier writes") for token in tokens) == 1
+    rows = written.rows("id", "n")
+    assert rows[:4] == [(0, "old"), (1, "one"), (2, "two"), (3, "old")]
+    assert rows_of(table.plan(), "id", "n") == rows
+    table.build_index("n", kind="sieve", progress=False)
+    for text, expected in (("old", [0, 3]), ("two", [2])):
+        assert ids_of(table.plan(f"n = '{text}'")) == expected
+        assert ids(pss.read(spark, written.folder, f"n = '{text}'")) == expected
 
 
 def replace_everywhere(folder: Path, old: str, new: str) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -278,6 +278,7 @@ class _SliceBuilder:
         # Since table version 8, the name of a log contains the instant that wrote it. Before, it contains the instant
         # that wrote the base file.
         self._logs_name_instants = int(properties.get("hoodie.table.version", "6")) >= 8
+        self._may_have_logs = properties.get("hoodie.table.type") == "MERGE_ON_READ"
         self._partitions = PartitionPaths(properties, schema)
         self._logs_by_partition: dict[str, frozenset[str]] = {}
 
@@ -285,27 +286,33 @@ class _SliceBuilder:
         """Return the slice of a file group."""
         storage = self._lake._storage
         partition, group = hudi_slice.partition_path, hudi_slice.file_id
-        logs = self._visible_logs(hudi_slice)
+        logs, overtaken = self._visible_logs(hudi_slice), self._overtaken_logs(hudi_slice)
         base = hudi_slice.base_file_name or None
         may_be_hidden = bool(self._timeline.pending_compactions)
         writes = self._writes(partition, group) if logs or may_be_hidden else []
         has_hidden_logs = self._has_hidden_logs(partition, group, writes)
         path = storage.join(f"{partition}/{base}" if partition else base) if base else None
-        clean = base is not None and not logs and not has_hidden_logs
+        clean = base is not None and not logs and not overtaken and not has_hidden_logs
         parts = [f"{base}-{hudi_slice.base_file_size}" if base else "", *(f"{name}-{size}" for name, size in logs)]
         if logs or has_hidden_logs:
             parts += writes
         if has_hidden_logs:
             # An index of an earlier version of parsieve does not have the rows of these logs.
             parts.append("hidden logs")
-        if self._logs_name_instants and any(_instant_of(name) < hudi_slice.creation_instant_time for name, _ in logs):
-            # An earlier version of parsieve could index the rows of these logs only.
-            parts.append("logs of earlier writes")
+        earlier = [name for name, _ in logs if _instant_of(name) < hudi_slice.creation_instant_time]
+        if overtaken or (self._logs_name_instants and earlier):
+            # An earlier version of parsieve could index the rows of these logs only, or none of them.
+            parts += [*overtaken, "logs of earlier writes"]
         partition_values = self._partitions.values(partition)
         if partition_values:
             # An index that was built with the file's values of these columns, as by parsieve 0.1, becomes stale.
             parts.append(f"values of the path: {','.join(partition_values)}")
-        relative = [f"{partition}/{name}" if partition else name for name, _ in logs]
+        folder = f"{partition}/" if partition else ""
+        relative = [f"{folder}{name}" for name in (*overtaken, *(name for name, _ in logs))]
+        paths = None
+        if base is not None:
+            listed = hudi_slice.log_files_relative_paths()
+            paths = (hudi_slice.base_file_relative_path(), [*(f"{folder}{name}" for name in overtaken), *listed])
         return Slice(
             partition=partition,
             group=group,
@@ -316,7 +323,7 @@ class _SliceBuilder:
             clean=clean,
             partition_values=partition_values,
             native=self._native(
-                None if base is None else (hudi_slice.base_file_relative_path(), hudi_slice.log_files_relative_paths()),
+                paths,
                 options,
                 path,
                 tuple(relative),
@@ -346,11 +353,38 @@ class _SliceBuilder:
         scheduled = self._timeline.pending_compactions
         if not scheduled or not writes or writes[-1] < min(scheduled):
             return False
+        logs = map(_LOG.fullmatch, self._logs_in(partition))
+        return any(log is not None and log[1] == group and log[2] in scheduled for log in logs)
+
+    def _overtaken_logs(self, hudi_slice: Any) -> list[str]:
+        """Return the logs of a slice whose writes were overtaken by its compaction, and then archived.
+
+        Since table version 8, a log belongs to the newest base file whose instant precedes the completion of the log's
+        write. The package `hudi` does not read when archived writes completed. It uses the instant at which they began,
+        so it takes these logs for a part of the previous slice.
+        """
+        base = hudi_slice.creation_instant_time if hudi_slice.base_file_name else ""
+        if not base or not self._logs_name_instants or not self._may_have_logs or not self._timeline.archived:
+            return []
+        listed = set(hudi_slice.log_file_names)
+        logs = {
+            match[0]: match[2]
+            for match in map(_LOG.fullmatch, self._logs_in(hudi_slice.partition_path))
+            if match is not None and match[1] == hudi_slice.file_id and match[2] < base and match[0] not in listed
+        }
+        completed = self._timeline.archived_completions({time for time in logs.values() if time not in self._active})
+        return sorted(name for name, instant in logs.items() if completed.get(instant, "") >= base)
+
+    @cached_property
+    def _active(self) -> frozenset[str]:
+        return self._timeline.completed | self._timeline.pending
+
+    def _logs_in(self, partition: str) -> frozenset[str]:
+        """Return the names of all logs in a partition."""
         if partition not in self._logs_by_partition:
             names = self._lake._storage.names(partition)
             self._logs_by_partition[partition] = frozenset(name for name in names if _LOG.fullmatch(name))
-        logs = map(_LOG.fullmatch, self._logs_by_partition[partition])
-        return any(log is not None and log[1] == group and log[2] in scheduled for log in logs)
+        return self._logs_by_partition[partition]
 
     def _home(self) -> tuple[str, tuple[tuple[str, str], ...], str]:
         return self._lake.uri, tuple(sorted(self._lake.storage_options.items())), self._instant
