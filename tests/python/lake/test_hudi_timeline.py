@@ -147,6 +147,8 @@ def test_names_of_log_files_are_parsed() -> None:
         {"hoodie.table.base.file.format": "ORC"},
         {"hoodie.bootstrap.base.path": "s3://other"},
         {"hoodie.datasource.write.drop.partition.columns": "true"},
+        {"hoodie.timeline.path": "times"},
+        {"hoodie.timeline.history.path": "archive"},
         {"hoodie.table.type": "MERGE_ON_READ", "hoodie.record.merge.mode": "CUSTOM"},
         {"hoodie.table.type": "MERGE_ON_READ", "hoodie.compaction.payload.class": "com.example.Own"},
     ],

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from parsieve.lake.rows.checked_files import CheckedFiles
 
 _LOG = re.compile(r"\.(.+)_(\d{14,17})\.log\.(\d+)(?:_.*)?")
+# The folders of the timeline since table version 8.
+_PLACES = {"hoodie.timeline.path": "timeline", "hoodie.timeline.history.path": "history"}
 # The ways to merge records with the same key that hudi-rs supports, with their names in all table versions.
 _MERGES = {"EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"}
 _PAYLOADS = {
@@ -475,6 +477,9 @@ def _check_supported(properties: Mapping[str, str], uri: str) -> None:
         raise UnsupportedError(f"the base files of {uri} are {format_}; only Parquet is supported")
     if any("bootstrap.base.path" in name for name in properties):
         raise UnsupportedError(f"{uri} was bootstrapped, so some of its rows are in other files; read it with Spark")
+    places = [properties.get(name, place) for name, place in _PLACES.items()]
+    if places != list(_PLACES.values()):
+        raise UnsupportedError(f"{uri} stores its timeline in {'/'.join(places)}; only timeline/history is supported")
     if properties.get("hoodie.datasource.write.drop.partition.columns") == "true":
         raise UnsupportedError(f"the files of {uri} do not contain the partition columns; read it with Spark")
     if properties.get("hoodie.table.type") == "MERGE_ON_READ":

@@ -142,7 +142,8 @@ def read_timeline(storage: Storage) -> Timeline:
     """List the timeline of a table."""
     folder = ".hoodie/timeline"
     tokens = storage.marks(folder)
-    if not tokens:
+    # A downgrade to version 6 moves the instants to `.hoodie`, and leaves the folder behind.
+    if not any(map(_NAME.fullmatch, tokens)):
         folder = ".hoodie"
         tokens = storage.marks(folder)
     if not tokens:
