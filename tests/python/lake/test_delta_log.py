@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import json
+import os
 import random
 import shutil
 import struct
@@ -187,3 +189,28 @@ def test_partition_values_that_engines_read_differently_are_rejected(tmp_path: P
     assert by_id[3].partition_values["day"] == dt.date(1, 1, 1)
     with pytest.raises(ps.UnsupportedError, match="without a zone"):
         list(lake.read_keys(by_id[1], [("at",)]))
+
+
+def test_times_in_commits_count_since_they_were_enabled_last(tmp_path: Path) -> None:
+    """They were enabled in version 1, disabled in version 5, and enabled again in version 6."""
+    begin = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    for version in range(9):
+        write_deltalake(tmp_path, pa.table({"a": [version]}), mode="append")
+        path = tmp_path / f"_delta_log/{version:020}.json"
+        actions = [json.loads(line) for line in path.read_text().splitlines()]
+        if version == 0:
+            metadata = copy.deepcopy(next(action for action in actions if "metaData" in action))
+        if version == 6:
+            name = "delta.inCommitTimestampEnablementVersion"
+            actions.append({"metaData": metadata["metaData"] | {"configuration": {name: "6"}}})
+        actions.sort(key=lambda action: "commitInfo" not in action)
+        at = begin + dt.timedelta(hours=version)
+        if version not in (0, 5):
+            actions[0]["commitInfo"]["inCommitTimestamp"] = int(at.timestamp() * 1000)
+        path.write_text("\n".join(map(json.dumps, actions)))
+        os.utime(path, (at.timestamp(), at.timestamp()))
+    fresh, used = open_lake(tmp_path), open_lake(tmp_path)
+    used.snapshot()
+    for lake in (fresh, used):
+        for version in range(9):
+            assert lake.snapshot(begin + dt.timedelta(hours=version, minutes=1)).id == version
