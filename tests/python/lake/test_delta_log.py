@@ -82,6 +82,8 @@ def test_statistics_of_each_type_are_read_safely(tmp_path: Path) -> None:
         ("long", "1", "2", (1, 2)),
         ("long", "1.5", "true", (None, None)),
         ("byte", "-129", "127", (None, 127)),
+        # deltalake converts files with unsigned numbers to such tables: 1 and 4294967295.
+        ("integer", "1", "-1", (None, None)),
         # In Spark, NaN is the greatest value. JSON has no NaN.
         ("double", "1.0", '"NaN"', (0.9999999999999999, None)),
         ("double", "NaN", "Infinity", (None, None)),
@@ -89,6 +91,7 @@ def test_statistics_of_each_type_are_read_safely(tmp_path: Path) -> None:
         ("double", "0.0", "-0.0", (-5e-324, 5e-324)),
         ("float", "0.1", "0.1", (0.09999999403953552, 0.10000000894069672)),
         ("string", '"abc"', '"abd"', ("abc", "abd")),
+        ("string", '"b"', '"a"', (None, None)),
         # Truncated to 32 characters: with each of the two tie-breakers that Spark appends, and without.
         ("string", json.dumps("x" * 32), json.dumps("x" * 32 + "\ufffd"), ("x" * 32, "x" * 31 + "y")),
         ("string", json.dumps("x" * 32), json.dumps("x" * 32 + "\U0010ffff"), ("x" * 32, "x" * 31 + "y")),
