@@ -88,6 +88,19 @@ class Changes:
         return cls(tuple(slices.at(added)), removed, tuple(slices.at(changed)))
 
 
+def _without_contradictions(statistics: Statistics) -> Statistics:
+    """Return the statistics without minima that exceed the maxima. Their writer ordered the values in another way."""
+    lower, upper = statistics.lower, statistics.upper
+    try:
+        is_wrong = pc.fill_null(pc.greater(lower, upper), False)
+    except pa.ArrowNotImplementedError:
+        return statistics
+    if not is_wrong.true_count:
+        return statistics
+    unknown = pa.scalar(None, lower.type)
+    return replace(statistics, lower=pc.if_else(is_wrong, unknown, lower), upper=pc.if_else(is_wrong, unknown, upper))
+
+
 def _no_statistics(_: ColumnPath) -> None:
     """Return None: the statistics of every column are unknown."""
 
@@ -141,7 +154,8 @@ class Snapshot:
         """Return the statistics of a column from the table's own metadata, or None if there are none."""
         if column not in self._cached_statistics:
             is_computed = computed(column, self.schema) is not None
-            self._cached_statistics[column] = None if is_computed else self._statistics(column)
+            found = None if is_computed else self._statistics(column)
+            self._cached_statistics[column] = found if found is None else _without_contradictions(found)
         return self._cached_statistics[column]
 
     @cached_property

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import json
+import os
 import random
 import shutil
 import struct
@@ -73,12 +75,15 @@ def statistics(folder: Path, kind: str, low: Any, high: Any, metadata: dict[str,
 
 
 def test_statistics_of_each_type_are_read_safely(tmp_path: Path) -> None:
-    utc, milli = dt.UTC, dt.timedelta(milliseconds=1)
+    utc, milli, minute = dt.UTC, dt.timedelta(milliseconds=1), dt.timedelta(minutes=1)
     moment = dt.datetime(2026, 1, 1, 12, 0, 0, 123000)
+    old = dt.datetime(1960, 5, 5, tzinfo=utc)
     cases = [
         ("long", "1", "2", (1, 2)),
         ("long", "1.5", "true", (None, None)),
         ("byte", "-129", "127", (None, 127)),
+        # deltalake converts files with unsigned numbers to such tables: 1 and 4294967295.
+        ("integer", "1", "-1", (None, None)),
         # In Spark, NaN is the greatest value. JSON has no NaN.
         ("double", "1.0", '"NaN"', (0.9999999999999999, None)),
         ("double", "NaN", "Infinity", (None, None)),
@@ -86,6 +91,7 @@ def test_statistics_of_each_type_are_read_safely(tmp_path: Path) -> None:
         ("double", "0.0", "-0.0", (-5e-324, 5e-324)),
         ("float", "0.1", "0.1", (0.09999999403953552, 0.10000000894069672)),
         ("string", '"abc"', '"abd"', ("abc", "abd")),
+        ("string", '"b"', '"a"', (None, None)),
         # Truncated to 32 characters: with each of the two tie-breakers that Spark appends, and without.
         ("string", json.dumps("x" * 32), json.dumps("x" * 32 + "\ufffd"), ("x" * 32, "x" * 31 + "y")),
         ("string", json.dumps("x" * 32), json.dumps("x" * 32 + "\U0010ffff"), ("x" * 32, "x" * 31 + "y")),
@@ -105,7 +111,21 @@ def test_statistics_of_each_type_are_read_safely(tmp_path: Path) -> None:
             "timestamp",
             '"2026-01-01T13:00:00.123+01:00"',
             '"2026-01-01T12:00:00.123"',
-            (moment.replace(tzinfo=utc) - milli, None),
+            (moment.replace(tzinfo=utc) - minute, None),
+        ),
+        # In Monrovia, the offset was -00:44:30 until 1972, and in Accra -00:00:52 until 1915. Spark omits the seconds.
+        (
+            "timestamp",
+            '"1960-05-04T23:15:40.000-00:44"',
+            '"1960-05-04T23:15:40.000-00:44"',
+            (old - dt.timedelta(seconds=80), old + dt.timedelta(seconds=40)),
+        ),
+        ("timestamp", '"1960-05-05T00:00:00Z"', '"1960-05-05T00:00:00.000Z"', (old - minute, old + minute)),
+        (
+            "timestamp_ntz",
+            '"1960-05-05T00:00:00Z"',
+            '"1960-05-05T00:00:00"',
+            tuple(old.replace(tzinfo=None) + margin for margin in (-milli, milli)),
         ),
         ("timestamp_ntz", '"2026-01-01 12:00:00.123"', '"2026-01-01T12:00:00.123"', (moment - milli, moment + milli)),
         ("decimal(12,2)", "1.10", "1.2", (Decimal("1.10"), Decimal("1.20"))),
@@ -172,3 +192,28 @@ def test_partition_values_that_engines_read_differently_are_rejected(tmp_path: P
     assert by_id[3].partition_values["day"] == dt.date(1, 1, 1)
     with pytest.raises(ps.UnsupportedError, match="without a zone"):
         list(lake.read_keys(by_id[1], [("at",)]))
+
+
+def test_times_in_commits_count_since_they_were_enabled_last(tmp_path: Path) -> None:
+    """They were enabled in version 1, disabled in version 5, and enabled again in version 6."""
+    begin = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    for version in range(9):
+        write_deltalake(tmp_path, pa.table({"a": [version]}), mode="append")
+        path = tmp_path / f"_delta_log/{version:020}.json"
+        actions = [json.loads(line) for line in path.read_text().splitlines()]
+        if version == 0:
+            metadata = copy.deepcopy(next(action for action in actions if "metaData" in action))
+        if version == 6:
+            name = "delta.inCommitTimestampEnablementVersion"
+            actions.append({"metaData": metadata["metaData"] | {"configuration": {name: "6"}}})
+        actions.sort(key=lambda action: "commitInfo" not in action)
+        at = begin + dt.timedelta(hours=version)
+        if version not in (0, 5):
+            actions[0]["commitInfo"]["inCommitTimestamp"] = int(at.timestamp() * 1000)
+        path.write_text("\n".join(map(json.dumps, actions)))
+        os.utime(path, (at.timestamp(), at.timestamp()))
+    fresh, used = open_lake(tmp_path), open_lake(tmp_path)
+    used.snapshot()
+    for lake in (fresh, used):
+        for version in range(9):
+            assert lake.snapshot(begin + dt.timedelta(hours=version, minutes=1)).id == version

@@ -54,6 +54,14 @@ class Reopened:
         )
 
 
+def test_a_downgraded_table_has_its_rows(table: HudiTable) -> None:
+    """A downgrade to version 6 leaves the folder of the timeline behind, with its archive."""
+    (table.timeline / "timeline" / "history").mkdir(parents=True)
+    lake = open_lake(str(table.folder))
+    snapshot = lake.snapshot()
+    assert lake.read(snapshot, snapshot.slices).read_all().num_rows == 30
+
+
 def test_an_unchanged_timeline_is_listed_once(table: HudiTable) -> None:
     reopened = Reopened(table)
     reopened.check(remembered=True)

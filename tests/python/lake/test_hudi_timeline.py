@@ -9,6 +9,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
@@ -81,6 +83,26 @@ def test_completed_and_archived_instants_hold(tmp_path: Path, version: int) -> N
     assert properties_of(Storage(tmp_path)) == {"hoodie.table.version": str(version), "a": "b:c=d"}
 
 
+def test_completions_of_archived_instants_are_read_from_the_files_that_may_have_them(tmp_path: Path) -> None:
+    storage = table(tmp_path, {f"{E}_{E}.commit": b""})
+    assert read_timeline(storage).archived == ()
+    history = tmp_path / ".hoodie" / "timeline" / "history"
+    history.mkdir()
+    rows = pa.table({"instantTime": [A, B], "completionTime": [D, B], "action": ["deltacommit"] * 2})
+    pq.write_table(rows, history / f"{A}_{B}_0.parquet")
+    names = [f"{A}_{B}_0.parquet", f"{C}_{D}_0.parquet"]
+    (history / "manifest_3").write_text(json.dumps({"files": [{"fileName": name, "fileLen": 1} for name in names]}))
+    (history / "_version_").write_text("3")
+    timeline = read_timeline(storage)
+    assert timeline.archived_completions({A, E, "20260101000001500"}) == {A: D}
+    (history / f"{C}_{D}_0.parquet").write_bytes(b"")
+    with pytest.raises(ps.FormatError, match=f"{C}_{D}_0.parquet"):
+        timeline.archived_completions({C})
+    (history / "manifest_3").write_text("{}")
+    with pytest.raises(ps.FormatError, match="manifest_3 is malformed"):
+        read_timeline(storage).archived  # noqa: B018
+
+
 def test_cleaned_instants_are_rejected(tmp_path: Path) -> None:
     clean = f"{C}_{D}.clean"
     storage = table(tmp_path, {f"{instant}_{instant}.commit": b"" for instant in (A, B, C)} | {clean: clean_record(B)})
@@ -125,6 +147,8 @@ def test_names_of_log_files_are_parsed() -> None:
         {"hoodie.table.base.file.format": "ORC"},
         {"hoodie.bootstrap.base.path": "s3://other"},
         {"hoodie.datasource.write.drop.partition.columns": "true"},
+        {"hoodie.timeline.path": "times"},
+        {"hoodie.timeline.history.path": "archive"},
         {"hoodie.table.type": "MERGE_ON_READ", "hoodie.record.merge.mode": "CUSTOM"},
         {"hoodie.table.type": "MERGE_ON_READ", "hoodie.compaction.payload.class": "com.example.Own"},
     ],

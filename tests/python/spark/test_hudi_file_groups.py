@@ -173,3 +173,66 @@ def test_logs_that_are_written_while_a_compaction_is_scheduled(spark: Any, tmp_p
     assert rows_of(table.plan("n = 'two'"), "id") == [(2,)]
     assert table.plan("n = 'three'").files == []
     spark.sql("DROP TABLE scheduled")
+
+
+@pytest.mark.parametrize("version", ["8", "9"])
+def test_logs_of_a_write_that_began_before_a_compaction_was_scheduled(spark: Any, tmp_path: Path, version: str) -> None:
+    """Since table version 8, they belong to the base file of the compaction if the write completed later."""
+    needs("hudi")
+    written = Written(
+        spark,
+        tmp_path / "t",
+        **{
+            "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+            "hoodie.write.table.version": version,
+            "hoodie.write.auto.upgrade": "false",
+            "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
+        },
+    )
+    written.write("SELECT id, 'old' AS n, 0L AS v FROM range(4)", "bulk_insert")
+    written.write("SELECT 1L AS id, 'one' AS n, 1L AS v")
+    name = f"overtaken_{version}"
+    spark.sql(f"CREATE TABLE {name} USING hudi LOCATION '{written.folder}'")
+    options = "options => 'hoodie.compact.inline.max.delta.commits=1,hoodie.metadata.enable=false'"
+    spark.sql(f"CALL run_compaction(op => 'schedule', table => '{name}', {options})").collect()
+    written.write("SELECT 2L AS id, 'two' AS n, 2L AS v")
+    timeline = tmp_path / "t" / ".hoodie" / "timeline"
+    [scheduled] = [path.name.partition(".")[0] for path in timeline.glob("*.compaction.requested")]
+    began = max(path.name[:17] for path in timeline.glob("*.deltacommit"))
+    replace_everywhere(tmp_path / "t", began, str(int(scheduled) - 1))
+    spark.sql(f"REFRESH TABLE {name}")
+    spark.sql(f"CALL run_compaction(op => 'run', table => '{name}', {options})").collect()
+    check_overtaken(spark, written)
+    # Other file groups get commits until the write is archived.
+    archival = {"keep.min.commits": "2", "keep.max.commits": "3", "clean.commits.retained": "1"}
+    written.options |= {f"hoodie.{name}": value for name, value in archival.items()}
+    written.options |= {"hoodie.parquet.small.file.limit": "0", "hoodie.commits.archival.batch": "1"}
+    for number in range(4):
+        written.write(f"SELECT {10 + number}L AS id, 'more' AS n, 0L AS v", "insert")
+    assert min(path.name[:17] for path in timeline.glob("*commit")) >= scheduled
+    check_overtaken(spark, written)
+    spark.sql(f"DROP TABLE {name}")
+
+
+def check_overtaken(spark: Any, written: Written) -> None:
+    table = ps.open_table(written.folder)
+    tokens = [file_slice.token for file_slice in table.opened.lake.snapshot().slices]
+    assert sum(token.endswith("|logs of earlier writes") for token in tokens) == 1
+    rows = written.rows("id", "n")
+    assert rows[:4] == [(0, "old"), (1, "one"), (2, "two"), (3, "old")]
+    assert rows_of(table.plan(), "id", "n") == rows
+    table.build_index("n", kind="sieve", progress=False)
+    for text, expected in (("old", [0, 3]), ("two", [2])):
+        assert ids_of(table.plan(f"n = '{text}'")) == expected
+        assert ids(pss.read(spark, written.folder, f"n = '{text}'")) == expected
+
+
+def replace_everywhere(folder: Path, old: str, new: str) -> None:
+    """Replace a text of the same length in the names and bytes of all files, and delete Hadoop's checksums of them."""
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        data = path.read_bytes()
+        if path.suffix == ".crc":
+            path.unlink()
+        elif old in path.name or old.encode() in data:
+            path.write_bytes(data.replace(old.encode(), new.encode()))
+            path.rename(path.with_name(path.name.replace(old, new)))

@@ -10,6 +10,7 @@ import datetime as dt
 import json
 import re
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 
 from parsieve._core import FormatError
 from parsieve.lake.storage.storage import Storage
@@ -21,15 +22,20 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class CommitTimes:
-    """The versions whose commits contain their times, up to the newest one."""
+    """The versions whose commits contain their times, up to the newest one.
 
-    def __init__(self, storage: Storage) -> None:
+    `enabled_since` reads from the table's metadata which version enabled the feature. It returns None if none did.
+    """
+
+    def __init__(self, storage: Storage, enabled_since: Callable[[], int | None]) -> None:
         self._storage = storage
         self._times: dict[int, int | None] = {}
         versions = sorted(int(name[:20]) for name in storage.names("_delta_log") if _COMMIT.fullmatch(name))
-        # If the feature was enabled later, earlier commits contain no time.
-        is_enabled = bool(versions) and self._has_time(versions[-1])
-        first = bisect_left(versions, True, key=self._has_time) if is_enabled else len(versions)
+        # If the feature was enabled later, earlier commits contain no time, unless it was enabled before and disabled.
+        first = len(versions)
+        if versions and self._has_time(versions[-1]):
+            since = enabled_since()
+            first = bisect_left(versions, True, key=self._has_time) if since is None else bisect_left(versions, since)
         self.versions = versions[first:]
         # The versions before them.
         self.others = versions[:first]

@@ -205,13 +205,18 @@ def _is_short(texts: pa.StringArray) -> pa.BooleanArray:
 
 _PLAIN_MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3}|\.[0-9]{6})?Z$"
 _FIRST_MOMENT = (bounds.GREGORIAN - bounds.EPOCH).days * 86_400_000_000
+# Spark prints moments in the zone of its session, without the seconds of the zone's offset. Offsets such as -00:44:30
+# were last in use in 1972, but a session may have any offset.
+_MINUTE = dt.timedelta(minutes=1)
+_WHOLE_OFFSETS = dt.datetime(1973, 1, 1, tzinfo=dt.UTC)
+_FIRST_WHOLE_OFFSET = int(_WHOLE_OFFSETS.timestamp()) * 1_000_000
 _LAST_MOMENT = 253_402_300_799_999_999
 
 
 def _plain_moments(low: pa.StringArray, high: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, pa.Array] | None:
     """Return the bounds of timestamps that are all in UTC and in one format, or None for other texts."""
     pair = []
-    for texts, margin in ((low, -1000), (high, 1000)):
+    for texts, side in ((low, -1), (high, 1)):
         if pc.all(pc.match_substring_regex(texts, _PLAIN_MOMENT)).as_py() is False:
             return None
         try:
@@ -219,6 +224,8 @@ def _plain_moments(low: pa.StringArray, high: pa.StringArray, kind: pa.DataType)
         except pa.ArrowException:
             return None
         certain = pc.and_(pc.greater_equal(moments, _FIRST_MOMENT), pc.less_equal(moments, _LAST_MOMENT - 1000))
+        is_old = pc.less(moments, -(1 << 63) if kind.tz is None else _FIRST_WHOLE_OFFSET)
+        margin = pc.if_else(is_old, pa.scalar(side * 60_000_000, _INT64), pa.scalar(side * 1000, _INT64))
         pair.append(pc.if_else(certain, pc.add(moments, margin), pa.scalar(None, _INT64)).view(kind))
     return pair[0], pair[1]
 
@@ -302,7 +309,10 @@ def _around(value: Any, kind: pa.DataType) -> tuple[Any, Any] | None:
 
 
 def _moments(text: str, kind: pa.DataType) -> tuple[Any, Any] | None:
-    """Return the bounds of a timestamp. Writers truncate it to milliseconds, and some round towards zero."""
+    """Return the bounds of a timestamp.
+
+    Writers truncate it to milliseconds, and some round towards zero. They also truncate the zone's offset to minutes.
+    """
     moment = dt.datetime.fromisoformat(text)
     if kind.tz is None:
         moment = moment.replace(tzinfo=None)
@@ -314,5 +324,6 @@ def _moments(text: str, kind: pa.DataType) -> tuple[Any, Any] | None:
         moment = moment.astimezone(dt.UTC)
     if moment.date() < bounds.GREGORIAN:
         return None
-    margin = dt.timedelta(milliseconds=1)
+    is_printed_in_zone = kind.tz is not None and (not text.endswith("Z") or moment < _WHOLE_OFFSETS)
+    margin = _MINUTE if is_printed_in_zone else dt.timedelta(milliseconds=1)
     return moment - margin, moment + margin

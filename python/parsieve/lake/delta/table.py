@@ -117,7 +117,7 @@ class Delta(Adapter):
         return as_of
 
     def _version_at(self, moment: dt.datetime) -> int:
-        times = CommitTimes(self._storage)
+        times = CommitTimes(self._storage, self._times_since)
         version = times.newest_until(moment)
         if version is not None:
             return version
@@ -126,6 +126,17 @@ class Delta(Adapter):
         if not times.others:
             raise ValueError(f"the first version in the log of {self.uri} is newer than {moment}")
         return min(self._version_by_file_times(moment), times.others[-1])
+
+    def _times_since(self) -> int | None:
+        """Return the version since which all commits contain their times, or None if the metadata have none."""
+        version = latest_version(self._storage)
+        last = self._last
+        if last is not None and last[1] and last[:2] == (version, commit_token(self._storage, version)):
+            state = last[2]
+        else:
+            state = state_at(self._storage, version, self._earlier(version))
+        since = dict(state.metadata.get("configuration") or {}).get("delta.inCommitTimestampEnablementVersion")
+        return int(since) if since is not None and str(since).isdecimal() else None
 
     def _version_by_file_times(self, moment: dt.datetime) -> int:
         try:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from parsieve.lake.rows.checked_files import CheckedFiles
 
 _LOG = re.compile(r"\.(.+)_(\d{14,17})\.log\.(\d+)(?:_.*)?")
+# The folders of the timeline since table version 8.
+_PLACES = {"hoodie.timeline.path": "timeline", "hoodie.timeline.history.path": "history"}
 # The ways to merge records with the same key that hudi-rs supports, with their names in all table versions.
 _MERGES = {"EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"}
 _PAYLOADS = {
@@ -41,7 +43,8 @@ _PAYLOADS = {
 @dataclass(frozen=True, slots=True, eq=False)
 class _Native:
     reader: Any
-    hudi_slice: Any
+    # The paths of the base file and of the logs below the table, None without a base file.
+    paths: tuple[str, Sequence[str]] | None
     options: Any
     base: str | None
     logs: tuple[str, ...]
@@ -54,18 +57,10 @@ class _Native:
     has_hidden_logs: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Replace the objects of the `hudi` package, which cannot be pickled, by the paths of the files."""
-        paths = (
-            None
-            if self.base is None
-            else (
-                self.hudi_slice.base_file_relative_path(),
-                self.hudi_slice.log_files_relative_paths(),
-            )
-        )
+        """Leave out the objects of the `hudi` package, which cannot be pickled."""
         return _Native, (
             None,
-            paths,
+            self.paths,
             None,
             self.base,
             self.logs,
@@ -77,12 +72,11 @@ class _Native:
 
     def stream(self) -> Iterator[Any]:
         """Yield the rows of the base file, merged with its logs."""
-        if self.reader is not None:
-            yield from self.reader.read_file_slice_stream(self.hudi_slice, self.options.with_batch_size(BATCH_ROWS))
-            return
-        reader, options = _reader(*self.table)
-        base, logs = self.hudi_slice
-        yield from reader.read_file_slice_from_paths_stream(base, logs, options.with_batch_size(BATCH_ROWS))
+        assert self.paths is not None
+        reader, options = (self.reader, self.options) if self.reader is not None else _reader(*self.table)
+        # Given a file slice, `hudi` searches for the base file again, by the instants in the names of its logs. It does
+        # not find that of a log whose write began before a compaction was scheduled, and completed later.
+        yield from reader.read_file_slice_from_paths_stream(*self.paths, options.with_batch_size(BATCH_ROWS))
 
 
 def has_logs(file_slice: Slice, listed: frozenset[str], instant: str | None = None) -> bool:
@@ -286,6 +280,7 @@ class _SliceBuilder:
         # Since table version 8, the name of a log contains the instant that wrote it. Before, it contains the instant
         # that wrote the base file.
         self._logs_name_instants = int(properties.get("hoodie.table.version", "6")) >= 8
+        self._may_have_logs = properties.get("hoodie.table.type") == "MERGE_ON_READ"
         self._partitions = PartitionPaths(properties, schema)
         self._logs_by_partition: dict[str, frozenset[str]] = {}
 
@@ -293,24 +288,33 @@ class _SliceBuilder:
         """Return the slice of a file group."""
         storage = self._lake._storage
         partition, group = hudi_slice.partition_path, hudi_slice.file_id
-        logs = self._visible_logs(hudi_slice)
+        logs, overtaken = self._visible_logs(hudi_slice), self._overtaken_logs(hudi_slice)
         base = hudi_slice.base_file_name or None
         may_be_hidden = bool(self._timeline.pending_compactions)
         writes = self._writes(partition, group) if logs or may_be_hidden else []
         has_hidden_logs = self._has_hidden_logs(partition, group, writes)
         path = storage.join(f"{partition}/{base}" if partition else base) if base else None
-        clean = base is not None and not logs and not has_hidden_logs
+        clean = base is not None and not logs and not overtaken and not has_hidden_logs
         parts = [f"{base}-{hudi_slice.base_file_size}" if base else "", *(f"{name}-{size}" for name, size in logs)]
         if logs or has_hidden_logs:
             parts += writes
         if has_hidden_logs:
             # An index of an earlier version of parsieve does not have the rows of these logs.
             parts.append("hidden logs")
+        earlier = [name for name, _ in logs if _instant_of(name) < hudi_slice.creation_instant_time]
+        if overtaken or (self._logs_name_instants and earlier):
+            # An earlier version of parsieve could index the rows of these logs only, or none of them.
+            parts += [*overtaken, "logs of earlier writes"]
         partition_values = self._partitions.values(partition)
         if partition_values:
             # An index that was built with the file's values of these columns, as by parsieve 0.1, becomes stale.
             parts.append(f"values of the path: {','.join(partition_values)}")
-        relative = [f"{partition}/{name}" if partition else name for name, _ in logs]
+        folder = f"{partition}/" if partition else ""
+        relative = [f"{folder}{name}" for name in (*overtaken, *(name for name, _ in logs))]
+        paths = None
+        if base is not None:
+            listed = hudi_slice.log_files_relative_paths()
+            paths = (hudi_slice.base_file_relative_path(), [*(f"{folder}{name}" for name in overtaken), *listed])
         return Slice(
             partition=partition,
             group=group,
@@ -321,7 +325,7 @@ class _SliceBuilder:
             clean=clean,
             partition_values=partition_values,
             native=self._native(
-                hudi_slice,
+                paths,
                 options,
                 path,
                 tuple(relative),
@@ -351,11 +355,38 @@ class _SliceBuilder:
         scheduled = self._timeline.pending_compactions
         if not scheduled or not writes or writes[-1] < min(scheduled):
             return False
+        logs = map(_LOG.fullmatch, self._logs_in(partition))
+        return any(log is not None and log[1] == group and log[2] in scheduled for log in logs)
+
+    def _overtaken_logs(self, hudi_slice: Any) -> list[str]:
+        """Return the logs of a slice whose writes were overtaken by its compaction, and then archived.
+
+        Since table version 8, a log belongs to the newest base file whose instant precedes the completion of the log's
+        write. The package `hudi` does not read when archived writes completed. It uses the instant at which they began,
+        so it takes these logs for a part of the previous slice.
+        """
+        base = hudi_slice.creation_instant_time if hudi_slice.base_file_name else ""
+        if not base or not self._logs_name_instants or not self._may_have_logs or not self._timeline.archived:
+            return []
+        listed = set(hudi_slice.log_file_names)
+        logs = {
+            match[0]: match[2]
+            for match in map(_LOG.fullmatch, self._logs_in(hudi_slice.partition_path))
+            if match is not None and match[1] == hudi_slice.file_id and match[2] < base and match[0] not in listed
+        }
+        completed = self._timeline.archived_completions({time for time in logs.values() if time not in self._active})
+        return sorted(name for name, instant in logs.items() if completed.get(instant, "") >= base)
+
+    @cached_property
+    def _active(self) -> frozenset[str]:
+        return self._timeline.completed | self._timeline.pending
+
+    def _logs_in(self, partition: str) -> frozenset[str]:
+        """Return the names of all logs in a partition."""
         if partition not in self._logs_by_partition:
             names = self._lake._storage.names(partition)
             self._logs_by_partition[partition] = frozenset(name for name in names if _LOG.fullmatch(name))
-        logs = map(_LOG.fullmatch, self._logs_by_partition[partition])
-        return any(log is not None and log[1] == group and log[2] in scheduled for log in logs)
+        return self._logs_by_partition[partition]
 
     def _home(self) -> tuple[str, tuple[tuple[str, str], ...], str]:
         return self._lake.uri, tuple(sorted(self._lake.storage_options.items())), self._instant
@@ -364,12 +395,18 @@ class _SliceBuilder:
         """Return the names and sizes of the logs at the instant, or of all logs if their names have no instant."""
         logs = []
         for name, size in zip(hudi_slice.log_file_names, hudi_slice.log_file_sizes, strict=True):
-            match = _LOG.fullmatch(name)
-            if match is None:
-                raise FormatError(f"not a name of a Hudi log: {name}")
-            if not self._logs_name_instants or (match[2] <= self._instant and self._timeline.is_committed(match[2])):
+            instant = _instant_of(name)
+            if not self._logs_name_instants or (instant <= self._instant and self._timeline.is_committed(instant)):
                 logs.append((name, int(size)))
         return sorted(logs)
+
+
+def _instant_of(log: str) -> str:
+    """Return the instant in the name of a log."""
+    match = _LOG.fullmatch(log)
+    if match is None:
+        raise FormatError(f"not a name of a Hudi log: {log}")
+    return match[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,6 +477,9 @@ def _check_supported(properties: Mapping[str, str], uri: str) -> None:
         raise UnsupportedError(f"the base files of {uri} are {format_}; only Parquet is supported")
     if any("bootstrap.base.path" in name for name in properties):
         raise UnsupportedError(f"{uri} was bootstrapped, so some of its rows are in other files; read it with Spark")
+    places = [properties.get(name, place) for name, place in _PLACES.items()]
+    if places != list(_PLACES.values()):
+        raise UnsupportedError(f"{uri} stores its timeline in {'/'.join(places)}; only timeline/history is supported")
     if properties.get("hoodie.datasource.write.drop.partition.columns") == "true":
         raise UnsupportedError(f"the files of {uri} do not contain the partition columns; read it with Spark")
     if properties.get("hoodie.table.type") == "MERGE_ON_READ":

@@ -6,12 +6,15 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.hudi import properties as hudi_properties
+from parsieve.lake.rows.file_rows import foreign
 from parsieve.lake.storage.storage import Storage
 from parsieve.sharing import cached_property
 
@@ -24,6 +27,7 @@ _COMPLETED_ACTIONS = {
     "logcompaction": "deltacommit",
     "inflight": "commit",
 }
+_ARCHIVED = re.compile(r"\d{14,17}_\d{14,17}_\d+\.parquet")
 _CLEAN_FIELDS = ["startCleanTime", "timeTakenInMillis", "totalFilesDeleted", "earliestCommitToRetain"]
 
 
@@ -79,6 +83,35 @@ class Timeline:
         """Return whether the files of an instant are part of the table. The files of archived instants are."""
         return instant in self.completed or (instant < self.first and instant not in self.pending)
 
+    @cached_property
+    def archived(self) -> tuple[str, ...]:
+        """Return the files with archived instants, since table version 8. Their names have the first and last one."""
+        folder = f"{self.folder}/history"
+        try:
+            version = self._read(f"{folder}/_version_").decode(errors="replace").strip()
+        except FileNotFoundError:
+            return ()
+        manifest = f"{folder}/manifest_{version}"
+        try:
+            names = [str(file["fileName"]) for file in json.loads(self._read(manifest))["files"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError(f"{manifest} is malformed: {error!r}") from error
+        return tuple(f"{folder}/{name}" for name in names if _ARCHIVED.fullmatch(name))
+
+    def archived_completions(self, instants: Collection[str]) -> dict[str, str]:
+        """Return when archived instants completed. Instants that are not archived are missing."""
+        completions: dict[str, str] = {}
+        for path in self.archived:
+            first, last, _ = path.rpartition("/")[2].split("_")
+            wanted = {instant for instant in instants if first <= instant <= last} - completions.keys()
+            if not wanted:
+                continue
+            with foreign(path), self.storage.open(self.storage.join(path)) as file:
+                table = pq.read_table(file, columns=["instantTime", "completionTime"])
+            pairs = zip(*(table[name].to_pylist() for name in table.column_names), strict=True)
+            completions |= {instant: completion for instant, completion in pairs if instant in wanted}
+        return completions
+
     def check_not_cleaned(self, instant: str) -> None:
         """Raise an error if files of the table's state at an instant may have been deleted."""
         if instant < self.first:
@@ -97,16 +130,20 @@ class Timeline:
                 )
 
     def _earliest_kept(self, name: str) -> str:
-        with self.storage.open(self.storage.join(f"{self.folder}/{name}")) as file:
+        return earliest_kept(self._read(f"{self.folder}/{name}"), name)
+
+    def _read(self, path: str) -> bytes:
+        with self.storage.open(self.storage.join(path)) as file:
             data: bytes = file.read()
-        return earliest_kept(data, name)
+        return data
 
 
 def read_timeline(storage: Storage) -> Timeline:
     """List the timeline of a table."""
     folder = ".hoodie/timeline"
     tokens = storage.marks(folder)
-    if not tokens:
+    # A downgrade to version 6 moves the instants to `.hoodie`, and leaves the folder behind.
+    if not any(map(_NAME.fullmatch, tokens)):
         folder = ".hoodie"
         tokens = storage.marks(folder)
     if not tokens:
