@@ -12,7 +12,7 @@ from typing import Any
 from parsieve import _core
 from parsieve._typing import LeafPath
 from parsieve.filters.build import BuiltFilters, digest
-from parsieve.filters.folder_run import local_folder, over_folder
+from parsieve.filters.folder_run import Change, change_of, local_folder, over_folder
 from parsieve.filters.open import Chunk, ColumnName, Decryption, ParquetFile
 from parsieve.filters.options import (
     MAX_BYTES,
@@ -62,11 +62,13 @@ def add_filters(
     (`.NAME.crc`) is removed; Hadoop ignores a missing checksum.
 
     Args:
-        source: the path of a local file or folder. Symbolic links to files are followed. In a folder, all files named
-            `.parquet`, `.parq` or `.pq` get filters, except those that engines ignore: names that begin with `.`, or
-            with `_` unless they contain `=`. Links to folders are not followed. The report sums up the files, and has
-            one report for each in `files`. If files fail, `FolderError` is raised after the others are done; call again
-            with `existing="keep"` to continue. Files of Delta, Hudi and Iceberg tables and of Structured Streaming are
+        source: the path of a local file or folder. A symbolic link to a file is followed. In a folder, all files named
+            `.parquet`, `.parq` or `.pq`, in upper or lower case, get filters, except those that engines ignore: names
+            that begin with `.`, or with `_` unless they contain `=`. A file with links in the folder is changed once.
+            Other names, pipes, and links that lead out of the folder are left out; `left_out` in the report has them
+            with the reasons, and a warning is logged. The report sums up the files, and has one report for each in
+            `files`. If files fail, `FolderError` is raised after the others are done; call again with
+            `existing="keep"` to continue. Files of Delta, Hudi and Iceberg tables and of Structured Streaming are
             refused, because these record file sizes. Use `open_table(...).build_index(..., kind="bloom")` instead.
         dest: the path of a new file to write; it must not exist. By default, the new file replaces the old one.
         columns: a column, several columns, or `"auto"` for all columns in which a filter is worth its size; the report
@@ -116,7 +118,8 @@ def add_filters(
     if (folder := local_folder(source)) is not None and not upload:
         _refuse_dest(source, dest)
         of_file = replace(options, threads=1)
-        return _logged(_rewrite_folder(folder, lambda path: add_to_file(path, None, of_file), threads))
+        change = change_of(in_place=in_place)
+        return _logged(_rewrite_folder(folder, lambda path: add_to_file(path, None, of_file), change, threads))
     return _logged(add_to_file(source, dest, options))
 
 
@@ -220,7 +223,7 @@ def drop_filters(
     if (folder := local_folder(source)) is not None and not upload:
         _refuse_dest(source, dest)
         drop = partial(_drop_from_file, columns=columns, **options)
-        return _logged(_rewrite_folder(folder, drop, None))
+        return _logged(_rewrite_folder(folder, drop, change_of(in_place=in_place), None))
     if upload:
         drop = partial(_drop_from_file, columns=columns, encryption=encryption, dry_run=dry_run)
         return _logged(rewrite_object(source, dest, drop, dry_run))
@@ -260,7 +263,9 @@ def _logged(report: RewriteReport) -> RewriteReport:
     return report
 
 
-def _rewrite_folder(folder: Path, rewrite: Callable[[Path], RewriteReport], threads: int | None) -> RewriteReport:
+def _rewrite_folder(
+    folder: Path, rewrite: Callable[[Path], RewriteReport], change: Change, threads: int | None
+) -> RewriteReport:
     """Rewrite all files of a folder. If any of them belongs to a table, raise before anything changes."""
 
     def refuse_tables(files: list[Path]) -> None:
@@ -268,7 +273,7 @@ def _rewrite_folder(folder: Path, rewrite: Callable[[Path], RewriteReport], thre
             refuse_table_file(parent / "*.parquet")
 
     combine = partial(combine_reports, str(folder))
-    report: RewriteReport = over_folder(folder, rewrite, combine, threads=threads, before=refuse_tables)
+    report: RewriteReport = over_folder(folder, rewrite, combine, change=change, threads=threads, before=refuse_tables)
     return report
 
 
