@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from parsieve.filters.options import checked_fpp
-from parsieve.index.accounts import Account
+from parsieve.index.accounts import Account, disagreements
 from parsieve.index.bloom import build as bloom
 from parsieve.index.build.kinds import by_content, check_kind, content_of
 from parsieve.index.log.columns import column_paths, paths_of
@@ -16,7 +16,7 @@ from parsieve.index.pages import maintain
 from parsieve.index.sieve import build as sieve
 from parsieve.index.text.build import build as build_text
 from parsieve.index.text.build import check_columns
-from parsieve.observe.logs import SPARK, place
+from parsieve.observe.logs import INDEX, SPARK, place
 from parsieve.predicate.expressions.expression import index_name
 from parsieve.spark.build import kinds
 from parsieve.spark.build.executor import MEMORY, SparkExecutor
@@ -129,4 +129,7 @@ def build_index(
         SPARK.info("build index of %s in %s: %s", index_name(path), place(lake.uri), choice)
     # If "auto" built nothing, return the existing index, or an empty one.
     empty = Commit(0, "", None, 0, "none", TableState.of(snapshot), {}, {})
-    return view_of(log, version or log.newest() or empty)
+    view = view_of(log, version or log.newest() or empty)
+    for note in disagreements(view, sieves):
+        INDEX.warning("the index in %s: %s", store, note)
+    return view
