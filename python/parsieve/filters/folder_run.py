@@ -34,6 +34,7 @@ LISTED = 5
 
 NAME = f"the name ends in none of {', '.join(SUFFIXES)}"
 OUTSIDE = "a link leads out of the folder; to change what is there, pass its own path"
+EMPTY = "the file has 0 bytes, so a writer may have just created it"
 BROKEN = "the link leads to no file"
 PARENT = "the link leads to a folder that contains it"
 
@@ -123,11 +124,12 @@ class _Search:
         """Decide about a name that is no folder."""
         is_link = path.is_symlink()
         try:
-            mode = path.stat().st_mode
+            state = path.stat()
+            mode, size = state.st_mode, state.st_size
         except OSError as error:
             if error.errno not in NO_FILE:
                 # Whoever opens the file gets the error, and the other files are processed.
-                mode = stat.S_IFREG
+                mode, size = stat.S_IFREG, 1
             elif is_link:
                 self.left_out[path] = BROKEN
                 return
@@ -138,6 +140,8 @@ class _Search:
             self.left_out[path] = f"it is {kind_of_special(mode) or 'no file'}"
         elif not path.name.lower().endswith(SUFFIXES):
             self.left_out[path] = NAME
+        elif size == 0:
+            self.left_out[path] = EMPTY
         else:
             (self._linked_files if is_link else files).append(path)
 
@@ -219,7 +223,7 @@ def for_each_file(
                 path = running[done]
                 try:
                     outcomes[path] = Outcome(path, done.result(), None)
-                except (ParsieveError, OSError, ValueError) as error:
+                except (ParsieveError, OSError, ValueError, MemoryError, RuntimeError) as error:
                     outcomes[path] = Outcome(path, None, describe(error, path), error)
                 if bar is not None:
                     bar.step(outcomes[path].error is not None)

@@ -15,7 +15,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.cli import main
-from parsieve.filters.folder_run import BROKEN, NAME, OUTSIDE, PARENT, Change, find_files
+from parsieve.filters.folder_run import BROKEN, EMPTY, NAME, OUTSIDE, PARENT, Change, find_files
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="links need rights, and Windows has no such pipes")
 
@@ -174,6 +174,15 @@ def test_broken_links_are_left_out(folder: Path) -> None:
     (folder / "self.parquet").symlink_to("self.parquet")
     assert reasons(folder) == {"gone.parquet": BROKEN, "self.parquet": BROKEN}
     assert ps.add_filters(folder, columns="id").written
+
+
+def test_files_without_bytes_are_left_out_as_in_plans(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "new.parquet").touch()
+    assert reasons(folder) == {"new.parquet": EMPTY}
+    assert len(ps.open_table(folder).plan("id >= 0").files) == 4
+    for command in ("add", "check", "drop"):
+        assert main([command, str(folder)]) == 0
+        assert f"left out 1 name (new.parquet): {EMPTY}" in capsys.readouterr().err
 
 
 def test_hard_links_are_changed_in_place_once(folder: Path) -> None:

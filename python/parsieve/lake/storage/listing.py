@@ -207,6 +207,8 @@ def _joined(folders: dict[str, _Folder]) -> Listing:
 def _list_folder(root: str, below: str, last: _Folder | None, now: int, special: dict[str, int]) -> _Folder:
     """Return the contents of a folder: `last` itself if nothing changed."""
     path = f"{root}/{below}"
+    if not _is_unicode(path):
+        raise UnsupportedError(f"folder name is not UTF-8: {path!r}; engines cannot open it, so rename it")
     folders, properties = _read_folder(path, special)
     if last is not None and last.has_all_tokens and folders == last.names and properties.equals(last.properties):
         return last
@@ -286,7 +288,7 @@ def _read_names(
 
 
 def _not_unicode(path: str, names: Iterable[str]) -> UnsupportedError:
-    name = next(name for name in names if not _is_unicode(name))
+    name = next(name for name in names if not _is_unicode(path + name))
     return UnsupportedError(f"file name is not UTF-8: {path + name!r}; engines cannot open it, so rename it")
 
 
@@ -318,7 +320,7 @@ def _stat_all(names: list[str], stat: Callable[[str], os.stat_result]) -> tuple[
 def of_path(path: str, now: int) -> ListedFile:
     """Return a single file."""
     name = os.path.basename(path)  # noqa: PTH119
-    if not _is_unicode(name):
+    if not _is_unicode(path):
         raise _not_unicode(path.removesuffix(name), [name])
     _, size, modified, changed, inode = _properties_of(os.stat(path))  # noqa: PTH116
     latest = max(modified, changed)
