@@ -13,6 +13,8 @@ from parsieve.cli.keyfile import read_keys
 from parsieve.cli.output import Console, cell
 from parsieve.cli.parser import Commands, Parser, rate_of, size_of
 from parsieve.filters.folder_run import Change, Outcome, change_of, find_files, for_each_file, local_folder
+from parsieve.filters.options import checked_fpp, checked_max_bytes
+from parsieve.filters.rewrite import HAS_FILTERS
 from parsieve.filters.target import refuse_table_file
 from parsieve.io.index_location import indexed_folder
 from parsieve.io.parallel import ProgressBar
@@ -101,6 +103,9 @@ def add_path(parser: Parser, *, folder: bool) -> None:
 
 def _add(options: argparse.Namespace) -> int:
     folder = local_folder(options.file)
+    # Wrong arguments are one error, not one for each file.
+    checked_fpp(options.fpp)
+    checked_max_bytes(options.max_bytes)
 
     def add(path: Any) -> ps.RewriteReport:
         return ps.add_filters(
@@ -185,6 +190,8 @@ def _all(
 def _rewrite_all(options: argparse.Namespace, folder: Path, work: Callable[[Path], ps.RewriteReport]) -> int:
     if options.output is not None:
         raise ValueError("--output works only for a single file; the files of a folder are replaced")
+    if options.upload:
+        raise ValueError(f"--upload is for a file on an object store, but {options.file} is a local folder")
     refuse_table_file(folder.resolve() / "*.parquet")
     outcomes, left_out = _all(options, folder, work, change_of(in_place=options.in_place))
     reports = [outcome.result for outcome in outcomes if outcome.result is not None]
@@ -229,13 +236,19 @@ def _print_all_rewritten(
         options.console.table(list(rows[0]), rows)
     would = "would be " if options.dry_run else ""
     changed = len(rows) if options.dry_run else summary["written"]
-    if options.run is _add and options.existing is None and changed < len(reports):
+    if options.run is _add and options.existing is None and any(_is_kept(report, options) for report in reports):
         options.console.note("existing filters are kept (use --existing replace to replace them)")
     options.console.line(
         f"{options.file}: {count(summary['files'], 'file')}, {changed:,} {would}written, "
         f"{len(reports) - changed:,} unchanged, {summary['failed']:,} failed; "
         f"{count(summary['added'], 'filter')} added, {summary['dropped']:,} dropped"
     )
+
+
+def _is_kept(report: ps.RewriteReport, options: argparse.Namespace) -> bool:
+    """Return whether a file got no filters because it has them."""
+    reasons = report.reasons.values()
+    return not report.added and (options.column is not None or any(HAS_FILTERS in reason for reason in reasons))
 
 
 def _failures(failed: list[Outcome[Any]], of: int, console: Console) -> int:

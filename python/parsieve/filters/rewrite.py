@@ -33,6 +33,8 @@ from parsieve.observe.logs import FILTERS, place, summary
 
 # A column with fewer distinct values in every row group gets no filter by `"auto"`: most row groups contain each value.
 FEW_VALUES = 64
+# The reason why `"auto"` adds nothing to a column.
+HAS_FILTERS = "every column chunk already has a filter"
 
 
 def add_filters(
@@ -57,9 +59,10 @@ def add_filters(
     rate.
 
     The file is replaced atomically: readers see either the old file or the complete new one, even after a crash. The
-    new file has the old mode and, where the system allows it, the old owner, but new timestamps. A crash may leave a
-    hidden file `.parsieve-*.tmp` in the same folder, which you can delete. Hadoop's checksum of the old file
-    (`.NAME.crc`) is removed; Hadoop ignores a missing checksum.
+    new file has new timestamps, the old mode and, where the system allows it, the old owner and group. If the group
+    cannot be kept, its members get only the permissions that everybody has. A crash may leave a hidden file
+    `.parsieve-*.tmp` in the same folder, which you can delete. Hadoop's checksum of the old file (`.NAME.crc`) is
+    removed; Hadoop ignores a missing checksum.
 
     Args:
         source: the path of a local file or folder. A symbolic link to a file is followed. In a folder, all files named
@@ -182,7 +185,7 @@ def _reason(file: ParquetFile, chunks: Sequence[Chunk], most: int) -> str:
     if not file.num_row_groups:
         return "no: the file has no row groups"
     if not chunks:
-        return "no: every column chunk already has a filter"
+        return f"no: {HAS_FILTERS}"
     if most < FEW_VALUES:
         return f"no: at most {most} distinct values in a row group"
     return f"yes: up to {most} distinct values in a row group"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -99,6 +100,8 @@ def target_path(source: Path, dest: Path | None, hard_links: str) -> Path:
     # If the paths are the same, another process may replace the file between two looks at it.
     if exists and target != Path(os.path.realpath(source)) and not target.samefile(source):
         raise FileExistsError(f"{requested} already exists; remove it first, or choose another dest")
+    if dest is not None and not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder for the new file", str(target.parent))
     if exists and not target.is_file():
         raise UnsupportedError(f"{requested} is {'a folder' if target.is_dir() else 'not a regular file'}")
     if exists and target.stat().st_nlink > 1 and hard_links == "refuse":

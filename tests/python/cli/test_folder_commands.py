@@ -185,3 +185,37 @@ def test_a_file_with_links_is_changed_once(folder: Path, capsys: pytest.CaptureF
     for command in ("add", "drop"):
         assert main([command, str(folder), "--threads", "8", "-q"]) == 0
         assert f"{len(before)} files, {len(before)} written, 0 unchanged, 0 failed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--fpp", "0"], "fpp must be between 0 and 1 (exclusive), such as 0.01 for 1%, not 0.0"),
+        (["--max-bytes", "1"], "--max-bytes must be at least 32, not 1"),
+        (["--upload"], "--upload is for a file on an object store, but {folder} is a local folder"),
+    ],
+)
+def test_wrong_arguments_are_one_error_not_one_for_each_file(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
+) -> None:
+    code, out, err = run(capsys, "add", str(folder), *arguments)
+    assert (code, out) == (2, "")
+    assert problem.format(folder=folder) in err
+    assert err.count("\n") == 1
+
+
+def test_a_note_says_that_filters_are_kept_only_if_there_are_some(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pq.write_table(pa.table({"few": [1, 2]}), folder / "few.parquet")
+    note = "existing filters are kept"
+    assert note not in run(capsys, "add", str(folder))[2]
+    assert note in run(capsys, "add", str(folder))[2]
+    assert note in run(capsys, "add", str(folder / "day=0"), "-c", "id")[2]
+
+
+def test_a_missing_folder_of_the_output_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, missing = folder / "day=0" / "part-0.parquet", folder / "missing"
+    for dry_run in ([], ["--dry-run"]):
+        code, _, err = run(capsys, "add", str(path), "-o", str(missing / "new.parquet"), *dry_run)
+        assert (code, err) == (2, f"parsieve: {missing}: there is no such folder for the new file\n")
