@@ -15,7 +15,7 @@ from parsieve.cli.parser import Commands, Parser, rate_of, size_of
 from parsieve.filters.folder_run import Change, Outcome, change_of, find_files, for_each_file, local_folder
 from parsieve.filters.options import checked_fpp, checked_max_bytes
 from parsieve.filters.rewrite import HAS_FILTERS
-from parsieve.filters.target import refuse_table_file
+from parsieve.filters.target import refuse_table_file, refuse_table_files
 from parsieve.io.index_location import indexed_folder
 from parsieve.io.parallel import ProgressBar
 from parsieve.wording import count
@@ -180,6 +180,8 @@ def _all(
 ) -> tuple[list[Outcome[Any]], list[dict[str, str]]]:
     """Do the work for all files of a folder. Also return what was left out, with the reasons, for JSON."""
     found = find_files(folder, change)
+    if change is not None:
+        refuse_table_files(found.files)
     for note in found.notes(folder):
         options.console.note(note)
     with ProgressBar(len(found.files), show=False if options.console.quiet else None) as bar:

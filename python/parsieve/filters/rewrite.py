@@ -25,7 +25,7 @@ from parsieve.filters.options import (
     column_list,
 )
 from parsieve.filters.report import AddedFilter, RewriteReport, combine_reports
-from parsieve.filters.target import RewriteTarget, refuse_table_file
+from parsieve.filters.target import RewriteTarget, refuse_table_files
 from parsieve.filters.upload import rewrite_object
 from parsieve.io.parallel import map_in_threads, thread_count
 from parsieve.io.sources import LocalFile
@@ -270,13 +270,8 @@ def _rewrite_folder(
     folder: Path, rewrite: Callable[[Path], RewriteReport], change: Change, threads: int | None
 ) -> RewriteReport:
     """Rewrite all files of a folder. If any of them belongs to a table, raise before anything changes."""
-
-    def refuse_tables(files: list[Path]) -> None:
-        for parent in dict.fromkeys(path.resolve().parent for path in files):
-            refuse_table_file(parent / "*.parquet")
-
-    combine = partial(combine_reports, str(folder))
-    report: RewriteReport = over_folder(folder, rewrite, combine, change=change, threads=threads, before=refuse_tables)
+    combine, before = partial(combine_reports, str(folder)), refuse_table_files
+    report: RewriteReport = over_folder(folder, rewrite, combine, change=change, threads=threads, before=before)
     return report
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -120,6 +120,12 @@ def refuse_table_file(path: Path) -> None:
     if table is not None:
         kind, folder = table
         raise table_error(path, folder, kind)
+
+
+def refuse_table_files(paths: Iterable[Path]) -> None:
+    """Raise an error if any of these files belongs to a table, before one of them changes."""
+    for parent in dict.fromkeys(path.resolve().parent for path in paths):
+        refuse_table_file(parent / "*.parquet")
 
 
 def table_around(path: Path) -> tuple[str, Path] | None:

@@ -133,8 +133,11 @@ def test_check_names_the_file_with_a_false_negative(folder: Path, capsys: pytest
     assert str(path) in out
 
 
-def test_a_delta_table_is_rejected_before_any_file_changes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "_delta_log").mkdir()
+@pytest.mark.parametrize("below", ["", "day=1"])
+def test_a_delta_table_is_rejected_before_any_file_changes(
+    folder: Path, capsys: pytest.CaptureFixture[str], below: str
+) -> None:
+    (folder / below / "_delta_log").mkdir()
     code, _, err = run(capsys, "add", str(folder), "-c", "id")
     assert code == 2
     assert "Delta table" in err
