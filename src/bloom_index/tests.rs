@@ -157,23 +157,21 @@ fn claimed_units_cost_nothing() {
     assert_eq!(to_u64(num_units), MAX_UNITS);
     let shelf = Shelf::read(&shelf.write()).unwrap();
     let Step::Need(needed) = shelf.might_contain(&probe(&[7]), &Fetched::new()) else { panic!("no row was read") };
-    assert_eq!(needed, [0..36]);
+    assert_eq!((needed.len(), &needed[0]), (1, &(0..36)));
     let mut fetched = Fetched::new();
     fetched.insert(0, vec![0; 36]);
     let Step::Ready(answer) = shelf.might_contain(&probe(&[7]), &fetched) else { panic!("more rows are needed") };
     assert_eq!((answer.kept.len(), answer.damaged), (1 + 4096, 1));
     assert_eq!(answer.kept[..2], [5..6, 8192..16_384]);
-    assert_eq!(
-        shelf.might_contain(&Probe::ANYTHING, &fetched),
-        Step::Ready(ShelfAnswer { kept: vec![0..MAX_UNITS], damaged: 0 })
-    );
+    let Step::Ready(all) = shelf.might_contain(&Probe::ANYTHING, &fetched) else { panic!("no row is needed") };
+    assert_eq!((all.kept.len(), &all.kept[0]), (1, &(0..MAX_UNITS)));
     assert!(shelf.unshelve(&[0; 40]).is_err());
 }
 
 #[test]
 fn joined_ranges_neither_overlap_nor_touch() {
     assert_eq!(joined(vec![7..9, 0..0, 3..4, 4..5, 8..10, 1..2]), [1..2, 3..5, 7..10]);
-    assert_eq!(joined(vec![0..9, 2..3, 9..9]), [0..9]);
+    assert_eq!(joined(vec![0..9, 2..3, 9..9, 20..21]), [0..9, 20..21]);
 }
 
 #[test]

@@ -100,21 +100,24 @@ class _Search:
         self._files: list[Path] = []
         self._linked_files: list[Path] = []
         self._linked_folders: list[Path] = []
-        # The folders that were searched. A folder with several links is searched once, so circles of links end.
-        self._searched: set[tuple[int, int]] = set()
+        # The real paths of the folders that were searched. A folder with several links is searched once, so circles of
+        # links end.
+        self._searched: set[str] = set()
 
     def walk(self, folder: Path, files: list[Path] | None = None) -> None:
         """Search a folder and the folders below it, and collect its files and links."""
         files = self._files if files is None else files
+        real_folder = os.path.realpath(folder)
         for parent, folders, names in os.walk(folder, onerror=_raise):
-            here = Path(parent).stat()
-            if (here.st_dev, here.st_ino) in self._searched:
+            # No link is followed below the folder.
+            real = real_folder + parent[len(str(folder)) :]
+            if real in self._searched:
                 folders[:] = []
                 continue
-            self._searched.add((here.st_dev, here.st_ino))
+            self._searched.add(real)
             visible = sorted(name for name in folders if not is_ignored(name))
-            links = [name for name in visible if Path(parent, name).is_symlink()]
-            self._linked_folders += [Path(parent, name) for name in links]
+            links = {name for name in visible if Path(parent, name).is_symlink()}
+            self._linked_folders += [Path(parent, name) for name in visible if name in links]
             folders[:] = [name for name in visible if name not in links]
             for name in names:
                 if not is_ignored(name):
@@ -149,13 +152,7 @@ class _Search:
         """Search the folders that links lead to."""
         while self._linked_folders:
             path = self._linked_folders.pop(0)
-            try:
-                at = path.stat()
-            except OSError as error:
-                if error.errno not in NO_FILE:
-                    raise
-                continue
-            if (at.st_dev, at.st_ino) in self._searched:
+            if os.path.realpath(path) in self._searched:
                 continue
             if is_link_to_parent(str(path), self._root):
                 self.left_out[path] = PARENT
@@ -176,7 +173,7 @@ class _Search:
 
     def _is_inside(self, path: Path) -> bool:
         """Return whether a link leads to a file or folder inside the folder."""
-        return os.path.commonpath((os.path.realpath(path), self._real_root)) == self._real_root
+        return Path(os.path.realpath(path)).is_relative_to(self._real_root)
 
 
 def _one_of_each_inode(paths: Iterable[Path]) -> list[Path]:
