@@ -1,8 +1,7 @@
 """Find the Parquet files of a folder, and process them in parallel; a file that fails does not stop the others.
 
 Each file is found once, by its name, which may end in upper case. To read files, all links are followed. To change
-files, only links to files inside the folder are followed: whoever names a folder does not expect that files elsewhere
-change.
+files, only links to files inside the folder are followed, so that no file outside of it changes by surprise.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def change_of(*, in_place: bool) -> Change:
 
 @dataclass(frozen=True)
 class Found:
-    """The Parquet files of a folder, sorted, and the reasons why other names are left out."""
+    """The Parquet files of a folder, sorted, and the skipped names with the reasons."""
 
     files: list[Path]
     left_out: dict[Path, str] = field(default_factory=dict)
@@ -63,7 +62,7 @@ class Found:
 
         >>> from pathlib import Path
         >>> Found([], {Path("lake/notes.txt"): "it is a text", Path("lake/x"): "it is a pipe"}).notes(Path("lake"))
-        ['left out 1 name (notes.txt): it is a text', 'left out 1 name (x): it is a pipe']
+        ['skipped 1 name (notes.txt): it is a text', 'skipped 1 name (x): it is a pipe']
         """
         by_reason: dict[str, list[str]] = {}
         for path, reason in sorted(self.left_out.items()):
@@ -71,12 +70,12 @@ class Found:
         notes = []
         for reason, paths in by_reason.items():
             more = f" and {len(paths) - LISTED:,} more" if len(paths) > LISTED else ""
-            notes.append(f"left out {count(len(paths), 'name')} ({', '.join(paths[:LISTED])}{more}): {reason}")
+            notes.append(f"skipped {count(len(paths), 'name')} ({', '.join(paths[:LISTED])}{more}): {reason}")
         return notes
 
 
 def find_files(folder: Path, change: Change | None = None) -> Found:
-    """Return the Parquet files in a folder and below it, without those that engines ignore by their names.
+    """Return the Parquet files in a folder and below it, without the names that engines ignore.
 
     A file that also has links in the folder is returned once. Raise an error if a folder cannot be listed.
     """
@@ -131,7 +130,7 @@ class _Search:
             mode, size = state.st_mode, state.st_size
         except OSError as error:
             if error.errno not in NO_FILE:
-                # Whoever opens the file gets the error, and the other files are processed.
+                # Opening the file raises the error, and the other files are processed.
                 mode, size = stat.S_IFREG, 1
             elif is_link:
                 self.left_out[path] = BROKEN
@@ -247,9 +246,9 @@ def over_folder(
 ) -> Any:
     """Process all Parquet files of a folder, and combine the results, which are keyed by path.
 
-    `change` says how the files are changed; by default, they are only read. `combine` also gets what was left out, with
-    the reasons. If files fail, raise `FolderError` after the others are done. `before` may raise an error for the files
-    before the first of them is processed.
+    `change` says how the files are changed; by default, they are only read. `combine` also gets the skipped
+    names with the reasons. If files fail, raise `FolderError` after the others are done. `before` may raise an error
+    for the files before the first of them is processed.
     """
     found = find_files(folder, change)
     if not found.files:

@@ -28,8 +28,8 @@ class RewriteReport(NamedTuple):
     """The changes of `add_filters` or `drop_filters`, or with `dry_run=True` the plan. `print` it for a summary.
 
     For a folder, `files` maps each path to the report of that file, and the other fields sum up these reports, except
-    that `reasons` is empty. `left_out` maps each path in the folder that was left out to the reason, without the names
-    that engines ignore.
+    that `reasons` is empty. `left_out` maps each skipped path of the folder to the reason. It does not contain the
+    names that engines ignore.
 
     >>> from parsieve import RewriteReport
     >>> print(RewriteReport("a.parquet", [], [(0, "id")], {"id": "it was dropped"}, 2_500, 1_400, 100, True))
@@ -60,7 +60,7 @@ class RewriteReport(NamedTuple):
         changes.append(f"{count(len(self.added), 'filter')} added, {len(self.dropped):,} dropped")
         changes.append(f"{self.bytes_after - self.bytes_before:+,} bytes")
         if self.left_out:
-            changes.append(f"{len(self.left_out):,} left out")
+            changes.append(f"{len(self.left_out):,} skipped")
         reasons = [f"{name if isinstance(name, str) else '.'.join(name)}: {why}" for name, why in self.reasons.items()]
         return "\n".join([f"{self.path}: {'; '.join(changes)}", *reasons])
 

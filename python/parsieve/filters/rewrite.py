@@ -66,13 +66,13 @@ def add_filters(
 
     Args:
         source: the path of a local file or folder. A symbolic link to a file is followed. In a folder, all files named
-            `.parquet`, `.parq` or `.pq`, in upper or lower case, get filters, except those that engines ignore: names
-            that begin with `.`, or with `_` unless they contain `=`. A file with links in the folder is changed once.
-            Other names, pipes, and links that lead out of the folder are left out; `left_out` in the report has them
-            with the reasons, and a warning is logged. The report sums up the files, and has one report for each in
-            `files`. If files fail, `FolderError` is raised after the others are done; call again with
-            `existing="keep"` to continue. Files of Delta, Hudi and Iceberg tables and of Structured Streaming are
-            refused, because these record file sizes. Use `open_table(...).build_index(..., kind="bloom")` instead.
+            `.parquet`, `.parq` or `.pq`, in upper or lower case, get filters. Names that engines ignore do not count:
+            names that begin with `.`, or with `_` unless they contain `=`. A file with links in the folder is changed
+            once. Other names, pipes, and links that lead out of the folder are skipped; `left_out` in the report has
+            the reasons, and a warning is logged. The report sums up the files, and has one report for each in `files`.
+            If files fail, `FolderError` is raised after the others are done; call again with `existing="keep"` to
+            continue. Files of Delta, Hudi and Iceberg tables and of Structured Streaming are refused, because these
+            record file sizes. Use `open_table(...).build_index(..., kind="bloom")` instead.
         dest: the path of a new file to write; it must not exist. By default, the new file replaces the old one.
         columns: a column, several columns, or `"auto"` for all columns in which a filter is worth its size; the report
             then has the `reasons`. A dict like pyarrow's `bloom_filter_options` also works:

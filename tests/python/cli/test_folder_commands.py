@@ -51,7 +51,7 @@ def test_all_files_get_filters_and_a_second_run_changes_nothing(
 ) -> None:
     code, out, err = run(capsys, "add", str(folder), "-c", "id")
     assert code == 0
-    assert err.startswith("left out 1 name (a.txt): ")
+    assert err.startswith("skipped 1 name (a.txt): ")
     assert err.count("\n") == 1
     assert "6 files, 6 written, 0 unchanged, 0 failed; 12 filters added" in out
     assert all(len(ps.open_filters(path).ranges()) == 2 for path in folder_run.parquet_files(folder))
@@ -78,7 +78,7 @@ def test_all_files_get_filters_and_a_second_run_changes_nothing(
 def test_a_report_prints_a_summary(folder: Path) -> None:
     report = ps.add_filters(folder, columns="id")
     grown = report.bytes_after - report.bytes_before
-    assert str(report) == f"{folder}: 6 files, 6 written; 12 filters added, 0 dropped; {grown:+,} bytes; 1 left out"
+    assert str(report) == f"{folder}: 6 files, 6 written; 12 filters added, 0 dropped; {grown:+,} bytes; 1 skipped"
     [path, *_] = report.files
     assert str(report.files[path]).startswith(f"{path}: 2 filters added, 0 dropped; +")
 

@@ -6,8 +6,9 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -86,8 +87,8 @@ def test_other_names_are_left_out_with_one_note(
     assert report.left_out == dict.fromkeys(
         [str(folder / "d/two\nlines"), str(folder / "no suffix"), str(folder / "notes.txt")], NAME
     )
-    assert str(report).endswith("; 3 left out")
-    message = f"left out 3 names ('d/two\\nlines', no suffix, notes.txt): {NAME}"
+    assert str(report).endswith("; 3 skipped")
+    message = f"skipped 3 names ('d/two\\nlines', no suffix, notes.txt): {NAME}"
     assert [record.getMessage() for record in caplog.records] == [f"{folder}: {message}"]
     for command in ("add", "drop", "check", "inspect"):
         assert main([command, str(folder)]) == 0
@@ -100,7 +101,7 @@ def test_other_names_are_left_out_with_one_note(
 
 def test_a_folder_of_other_names_has_no_files(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no Parquet file")
-    with pytest.raises(FileNotFoundError, match=r"no Parquet files .*; left out 1 name \(notes.txt\)"):
+    with pytest.raises(FileNotFoundError, match=r"no Parquet files .*; skipped 1 name \(notes.txt\)"):
         ps.add_filters(tmp_path)
 
 
@@ -121,7 +122,7 @@ def test_folders_behind_links_are_read_but_files_outside_are_not_changed(
         assert main([command, str(folder)]) == 0
         printed = capsys.readouterr()
         assert "4 files" in printed.out
-        assert printed.err.count(f"left out 2 names (link, single.parquet): {OUTSIDE}") == 1
+        assert printed.err.count(f"skipped 2 names (link, single.parquet): {OUTSIDE}") == 1
     report = ps.add_filters(folder, columns="id")
     assert set(report.left_out.values()) == {OUTSIDE}
     assert other.read_bytes() == before
@@ -182,7 +183,7 @@ def test_files_without_bytes_are_left_out_as_in_plans(folder: Path, capsys: pyte
     assert len(ps.open_table(folder).plan("id >= 0").files) == 4
     for command in ("add", "check", "drop"):
         assert main([command, str(folder)]) == 0
-        assert f"left out 1 name (new.parquet): {EMPTY}" in capsys.readouterr().err
+        assert f"skipped 1 name (new.parquet): {EMPTY}" in capsys.readouterr().err
 
 
 def test_hard_links_are_changed_in_place_once(folder: Path) -> None:
@@ -199,7 +200,7 @@ def test_pipes_and_sockets_are_left_out(
     assert reasons(folder) == {"pipe.parquet": "it is a pipe", "s.parquet": "it is a socket"}
     for command in ("add", "check", "inspect", "drop"):
         assert main([command, str(folder)]) == 0
-        assert "left out 1 name (pipe.parquet): it is a pipe" in capsys.readouterr().err
+        assert "skipped 1 name (pipe.parquet): it is a pipe" in capsys.readouterr().err
     caplog.clear()
     table = ps.open_table(folder)
     for _ in range(2):
@@ -216,7 +217,7 @@ def test_a_pipe_is_refused_wherever_a_file_is_opened(
     link = folder / "link.parquet"
     link.symlink_to(pipe)
     for path in (pipe, link):
-        calls = [
+        calls: list[Callable[[], Any]] = [
             lambda path=path: ps.open_filters(path),
             lambda path=path: ps.check_filters(path),
             lambda path=path: ps.add_filters(path, folder / "new.parquet", "id"),
