@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -218,10 +219,10 @@ def test_a_pipe_is_refused_wherever_a_file_is_opened(
     link.symlink_to(pipe)
     for path in (pipe, link):
         calls: list[Callable[[], Any]] = [
-            lambda path=path: ps.open_filters(path),
-            lambda path=path: ps.check_filters(path),
-            lambda path=path: ps.add_filters(path, folder / "new.parquet", "id"),
-            lambda path=path: ps.open_table(path).plan("id = 1"),
+            partial(ps.open_filters, path),
+            partial(ps.check_filters, path),
+            partial(ps.add_filters, path, folder / "new.parquet", "id"),
+            partial(ps.open_table(path).plan, "id = 1"),
         ]
         for call in calls:
             with pytest.raises(ps.UnsupportedError, match="is a pipe, not a file"):
