@@ -34,6 +34,10 @@ const MAGIC_WITH_UNITS: &[u8; 4] = b"BlS2";
 /// A shelf has at most this many units, so that a damaged directory cannot claim all memory. A location has at most
 /// [`layout::MAX_UNITS`].
 const MAX_UNITS: u64 = 1 << 26;
+/// [`Shelf::unshelve`] returns an entry for each unit. It accepts this many units, plus a number for each filter, so that
+/// a short directory without filters cannot claim all memory.
+const MOST_UNSHELVED: u64 = 1 << 20;
+const MOST_UNSHELVED_PER_FILTER: u64 = 64;
 const CRC: usize = 4;
 
 /// Flags of a location.
@@ -109,8 +113,9 @@ pub struct Shelf {
 /// The answer of a shelf.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShelfAnswer {
-    /// For each unit, whether it may hold one of the values.
-    pub may_contain: Vec<bool>,
+    /// The numbers of the units that may hold one of the values, as ascending ranges that neither overlap nor touch. A
+    /// short directory may claim millions of units, so an answer has no entry for each of them.
+    pub kept: Vec<Range<u64>>,
     /// The number of rows that failed their checksum and kept all of their units.
     pub damaged: u64,
 }
@@ -161,39 +166,52 @@ impl Shelf {
     /// Finds the units that may hold a row with one of the values.
     pub fn might_contain(&self, probe: &Probe, rows: &Fetched) -> Step<ShelfAnswer> {
         let Some(hashes) = probe.hashes() else {
-            return Step::Ready(ShelfAnswer { may_contain: vec![true; self.num_units], damaged: 0 });
+            return Step::Ready(ShelfAnswer { kept: joined(self.units_of(|_| true)), damaged: 0 });
         };
         // NaN values are not in filters, and engines disagree on whether NaN equals NaN.
-        let mut answer =
-            ShelfAnswer { may_contain: self.for_each_unit(|member| member.unknown || member.nans), damaged: 0 };
+        let mut kept = self.units_of(|member| member.unknown || member.nans);
+        let mut damaged = 0;
         let mut needed = Vec::new();
-        for class in &self.classes {
+        for class in self.classes.iter().filter(|class| !class.members.is_empty()) {
             let len = to_usize(class.num_blocks).unwrap_or(1);
+            let mut may_contain = vec![false; class.members.len()];
             // The hashes ascend, so their blocks ascend as well.
             for &hash in hashes {
                 let block = to_u64(block_index(high_u32(hash), len));
                 let range = class.row(block);
                 match rows.get(&range) {
                     None => needed.push(range),
-                    Some(row) => class.look_up(block, row, hash, &mut answer),
+                    Some(row) => damaged += u64::from(!class.look_up(block, row, hash, &mut may_contain)),
                 }
             }
+            let units = class.members.iter().zip(may_contain).filter(|(_, may)| *may);
+            kept.extend(units.map(|(&unit, _)| u64::from(unit)..u64::from(unit) + 1));
         }
         needed.dedup();
-        if needed.is_empty() { Step::Ready(answer) } else { Step::Need(needed) }
+        if needed.is_empty() { Step::Ready(ShelfAnswer { kept: joined(kept), damaged }) } else { Step::Need(needed) }
     }
 
-    /// Returns a value of each location, repeated for each of its units.
-    fn for_each_unit(&self, value: impl Fn(&Member) -> bool) -> Vec<bool> {
-        let mut values = Vec::with_capacity(self.num_units);
+    /// Returns the units of some locations.
+    fn units_of(&self, is_chosen: impl Fn(&Member) -> bool) -> Vec<Range<u64>> {
+        let mut units = Vec::new();
+        let mut start = 0;
         for member in &self.members {
-            values.resize(values.len() + to_usize(member.num_units()).unwrap_or(0), value(member));
+            let end = start + member.num_units();
+            if is_chosen(member) {
+                units.push(start..end);
+            }
+            start = end;
         }
-        values
+        units
     }
 
     /// Restores the filters from the rows: the inverse of [`Self::arrange`].
     pub fn unshelve(&self, rows: &[u8]) -> Result<Vec<(Member, Vec<Option<Sbbf>>)>> {
+        let num_filters = self.classes.iter().map(|class| to_u64(class.members.len())).sum::<u64>();
+        let justified = MOST_UNSHELVED.max(to_u64(self.members.len())) + MOST_UNSHELVED_PER_FILTER * num_filters;
+        if self.num_units() > justified {
+            return Err(malformed(0, "the number of units"));
+        }
         let mut filters: Vec<Option<Sbbf>> = (0..self.num_units).map(|_| None).collect();
         for class in &self.classes {
             let len = to_usize(class.num_blocks).unwrap_or(0);
@@ -323,17 +341,31 @@ impl SizeClass {
         (row_checksum(self, block, blocks) == u32::from_le_bytes(*checksum)).then_some(blocks)
     }
 
-    fn look_up(&self, block: u64, row: &[u8], hash: u64, answer: &mut ShelfAnswer) {
+    /// Notes the units of the class that may hold a value. If the row is damaged, notes all of them and returns false.
+    fn look_up(&self, block: u64, row: &[u8], hash: u64, may_contain: &mut [bool]) -> bool {
         let Some(blocks) = self.verify_row(block, row) else {
-            answer.damaged += 1;
-            self.members.iter().for_each(|&member| answer.may_contain[index(member)] = true);
-            return;
+            may_contain.fill(true);
+            return false;
         };
-        for (&member, bytes) in self.members.iter().zip(blocks.chunks_exact(Block::BYTES)) {
-            let may = Block::from_bytes(bytes).is_none_or(|block| block.may_contain(low_u32(hash)));
-            answer.may_contain[index(member)] |= may;
+        for (may, bytes) in may_contain.iter_mut().zip(blocks.chunks_exact(Block::BYTES)) {
+            *may |= Block::from_bytes(bytes).is_none_or(|block| block.may_contain(low_u32(hash)));
         }
+        true
     }
+}
+
+/// Sorts ranges, and joins those that overlap or touch.
+fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|next, last| {
+        let touches = next.start <= last.end;
+        if touches {
+            last.end = last.end.max(next.end);
+        }
+        touches
+    });
+    ranges
 }
 
 /// Computes the checksum of a row. It includes the row's position, so that the bytes of another row do not match.

@@ -130,3 +130,8 @@ class FolderError(ParsieveError):
         super().__init__(f"{len(errors)} of {count} files in {folder} failed: {'; '.join(shown)}")
         self.errors = dict(errors)
         self.report = report
+        self._arguments = (folder, self.errors, report, count)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what makes the same error in another process."""
+        return FolderError, self._arguments

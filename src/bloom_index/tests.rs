@@ -47,13 +47,26 @@ fn probe(values: &[i64]) -> Probe {
     Probe::new(&(Arc::new(Int64Array::from(values.to_vec())) as ArrayRef), COLUMN.parse().unwrap()).unwrap()
 }
 
+/// An answer with a flag for each unit.
+struct Flags {
+    may_contain: Vec<bool>,
+    damaged: u64,
+}
+
+impl Flags {
+    fn of(shelf: &Shelf, answer: ShelfAnswer) -> Self {
+        let is_kept = |unit| answer.kept.iter().any(|units| units.contains(&unit));
+        Self { may_contain: (0..shelf.num_units()).map(is_kept).collect(), damaged: answer.damaged }
+    }
+}
+
 /// Answers a query, reading rows by range. Also returns the number of bytes read.
-fn look_up(shelf: &Shelf, rows: &[u8], probe: &Probe) -> (ShelfAnswer, u64) {
+fn look_up(shelf: &Shelf, rows: &[u8], probe: &Probe) -> (Flags, u64) {
     let mut fetched = Fetched::new();
     let mut read = 0;
     loop {
         match shelf.might_contain(probe, &fetched) {
-            Step::Ready(answer) => return (answer, read),
+            Step::Ready(answer) => return (Flags::of(shelf, answer), read),
             Step::Need(ranges) => {
                 for range in ranges {
                     read += range.end - range.start;
@@ -129,6 +142,36 @@ fn units_have_the_rows_of_a_sieve_index_and_cannot_claim_all_memory() {
     assert!(count_units(&[of_units(8193)]).is_err());
     let shelf = Shelf { column: COLUMN.parse().unwrap(), members: vec![claim], num_units: 0, classes: vec![] };
     assert!(Shelf::read(&shelf.write()).is_err());
+}
+
+#[test]
+fn claimed_units_cost_nothing() {
+    let of_claim =
+        |unknown| Member { row_groups: vec![8192 * 50_000], rows_per_unit: 50_000, unknown, ..Member::default() };
+    let members: Vec<_> = (0..8192).map(|number| of_claim(number % 2 == 1)).collect();
+    let class = SizeClass { num_blocks: 1, offset: 0, members: vec![5] };
+    let nothing = SizeClass { num_blocks: 1, offset: class.row_len(), members: vec![] };
+    let num_units = count_units(&members).unwrap();
+    let column = COLUMN.parse().unwrap();
+    let shelf = Shelf { column, members, num_units, classes: vec![class, nothing] };
+    assert_eq!(to_u64(num_units), MAX_UNITS);
+    let shelf = Shelf::read(&shelf.write()).unwrap();
+    let Step::Need(needed) = shelf.might_contain(&probe(&[7]), &Fetched::new()) else { panic!("no row was read") };
+    assert_eq!((needed.len(), &needed[0]), (1, &(0..36)));
+    let mut fetched = Fetched::new();
+    fetched.insert(0, vec![0; 36]);
+    let Step::Ready(answer) = shelf.might_contain(&probe(&[7]), &fetched) else { panic!("more rows are needed") };
+    assert_eq!((answer.kept.len(), answer.damaged), (1 + 4096, 1));
+    assert_eq!(answer.kept[..2], [5..6, 8192..16_384]);
+    let Step::Ready(all) = shelf.might_contain(&Probe::ANYTHING, &fetched) else { panic!("no row is needed") };
+    assert_eq!((all.kept.len(), &all.kept[0]), (1, &(0..MAX_UNITS)));
+    assert!(shelf.unshelve(&[0; 40]).is_err());
+}
+
+#[test]
+fn joined_ranges_neither_overlap_nor_touch() {
+    assert_eq!(joined(vec![7..9, 0..0, 3..4, 4..5, 8..10, 1..2]), [1..2, 3..5, 7..10]);
+    assert_eq!(joined(vec![0..9, 2..3, 9..9, 20..21]), [0..9, 20..21]);
 }
 
 #[test]

@@ -120,17 +120,18 @@ impl Shelf {
         Ok(Probe(ColumnProbe { column: 0, probe: probe_of(py, self.0.column(), values)? }))
     }
 
-    /// Return whether each unit may contain one of the values, and the number of damaged rows.
-    #[expect(clippy::type_complexity, reason = "the answer as Python sees it")]
+    /// Return the ranges of units that may contain one of the values, and the number of damaged rows.
     fn might_contain(
         &self,
         py: Python<'_>,
         probe: &Probe,
         fetched: &Fetched,
-    ) -> PyResult<(Ranges, Option<(Vec<bool>, u64)>)> {
-        let (needed, verdicts) =
+    ) -> PyResult<(Ranges, Option<(Ranges, u64)>)> {
+        let (needed, answer) =
             py.detach(|| fetched.step(|fetched| Ok(self.0.might_contain(&probe.0.probe, fetched))))?;
-        Ok((needed, verdicts.map(|verdicts| (verdicts.may_contain, verdicts.damaged))))
+        let kept =
+            |answer: &bloom_index::ShelfAnswer| answer.kept.iter().map(|units| (units.start, units.end)).collect();
+        Ok((needed, answer.map(|answer| (kept(&answer), answer.damaged))))
     }
 }
 

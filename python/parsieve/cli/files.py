@@ -12,8 +12,10 @@ import parsieve as ps
 from parsieve.cli.keyfile import read_keys
 from parsieve.cli.output import Console, cell
 from parsieve.cli.parser import Commands, Parser, rate_of, size_of
-from parsieve.filters.folder_run import Outcome, for_each_file, parquet_files
-from parsieve.filters.target import refuse_table_file
+from parsieve.filters.folder_run import Change, Outcome, change_of, find_files, for_each_file, local_folder
+from parsieve.filters.options import checked_fpp, checked_max_bytes
+from parsieve.filters.rewrite import HAS_FILTERS
+from parsieve.filters.target import refuse_table_file, refuse_table_files
 from parsieve.io.index_location import indexed_folder
 from parsieve.io.parallel import ProgressBar
 from parsieve.wording import count
@@ -100,7 +102,10 @@ def add_path(parser: Parser, *, folder: bool) -> None:
 
 
 def _add(options: argparse.Namespace) -> int:
-    folder = Path(options.file).is_dir()
+    folder = local_folder(options.file)
+    # Wrong arguments are one error, not one for each file.
+    checked_fpp(options.fpp)
+    checked_max_bytes(options.max_bytes)
 
     def add(path: Any) -> ps.RewriteReport:
         return ps.add_filters(
@@ -109,17 +114,17 @@ def _add(options: argparse.Namespace) -> int:
             options.column or "auto",
             options.fpp,
             max_bytes=options.max_bytes,
-            existing=options.existing or ("keep" if folder else "replace"),
+            existing=options.existing or ("replace" if folder is None else "keep"),
             hard_links="break" if options.break_hard_links else "refuse",
             in_place=options.in_place,
             upload=options.upload,
             encryption=keys_of(options),
-            threads=1 if folder else options.threads,
+            threads=options.threads if folder is None else 1,
             dry_run=options.dry_run,
         )
 
-    if folder:
-        return _rewrite_all(options, add)
+    if folder is not None:
+        return _rewrite_all(options, folder, add)
     before = set() if options.existing is not None else _present(options)
     report = add(options.file)
     _print_rewritten(report, options.console)
@@ -149,8 +154,8 @@ def _drop(options: argparse.Namespace) -> int:
             dry_run=options.dry_run,
         )
 
-    if Path(options.file).is_dir():
-        return _rewrite_all(options, drop)
+    if (folder := local_folder(options.file)) is not None:
+        return _rewrite_all(options, folder, drop)
     report = drop(options.file)
     _print_rewritten(report, options.console)
     _hint_at_index(options, report.written)
@@ -170,18 +175,27 @@ def _hint_at_index(options: argparse.Namespace, written: bool) -> None:
         )
 
 
-def _all(options: argparse.Namespace, work: Callable[[Path], Any]) -> list[Outcome[Any]]:
-    """Do the work for all files of a folder."""
-    files = parquet_files(Path(options.file))
-    with ProgressBar(len(files), show=False if options.console.quiet else None) as bar:
-        return for_each_file(work, files, threads=options.threads, bar=bar)
+def _all(
+    options: argparse.Namespace, folder: Path, work: Callable[[Path], Any], change: Change | None = None
+) -> tuple[list[Outcome[Any]], list[dict[str, str]]]:
+    """Do the work for all files of a folder. Also return what was left out, with the reasons, for JSON."""
+    found = find_files(folder, change)
+    if change is not None:
+        refuse_table_files(found.files)
+    for note in found.notes(folder):
+        options.console.note(note)
+    with ProgressBar(len(found.files), show=False if options.console.quiet else None) as bar:
+        outcomes = for_each_file(work, found.files, threads=options.threads, bar=bar)
+    return outcomes, [{"path": str(path), "reason": found.left_out[path]} for path in sorted(found.left_out)]
 
 
-def _rewrite_all(options: argparse.Namespace, work: Callable[[Path], ps.RewriteReport]) -> int:
+def _rewrite_all(options: argparse.Namespace, folder: Path, work: Callable[[Path], ps.RewriteReport]) -> int:
     if options.output is not None:
         raise ValueError("--output works only for a single file; the files of a folder are replaced")
-    refuse_table_file(Path(options.file).resolve() / "*.parquet")
-    outcomes = _all(options, work)
+    if options.upload:
+        raise ValueError(f"--upload is for a file on an object store, but {options.file} is a local folder")
+    refuse_table_file(folder.resolve() / "*.parquet")
+    outcomes, left_out = _all(options, folder, work, change_of(in_place=options.in_place))
     reports = [outcome.result for outcome in outcomes if outcome.result is not None]
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     summary = {
@@ -199,17 +213,19 @@ def _rewrite_all(options: argparse.Namespace, work: Callable[[Path], ps.RewriteR
             {"path": str(outcome.path), "error": outcome.error} if outcome.result is None else _as_json(outcome.result)
             for outcome in outcomes
         ]
-        options.console.json({"folder": options.file, "files": files, "summary": summary})
+        options.console.json({"folder": options.file, "files": files, "left_out": left_out, "summary": summary})
     else:
-        _print_all_rewritten(options, reports, summary)
+        _print_all_rewritten(options, folder, reports, summary)
     _hint_at_index(options, bool(summary["written"]))
     return _failures(failed, len(outcomes), options.console)
 
 
-def _print_all_rewritten(options: argparse.Namespace, reports: list[ps.RewriteReport], summary: dict[str, int]) -> None:
+def _print_all_rewritten(
+    options: argparse.Namespace, folder: Path, reports: list[ps.RewriteReport], summary: dict[str, int]
+) -> None:
     rows = [
         {
-            "file": os.path.relpath(report.path, Path(options.file).resolve()),
+            "file": os.path.relpath(report.path, folder.resolve()),
             "added": len(report.added),
             "dropped": len(report.dropped),
             "bytes_before": report.bytes_before,
@@ -222,13 +238,19 @@ def _print_all_rewritten(options: argparse.Namespace, reports: list[ps.RewriteRe
         options.console.table(list(rows[0]), rows)
     would = "would be " if options.dry_run else ""
     changed = len(rows) if options.dry_run else summary["written"]
-    if options.run is _add and options.existing is None and changed < len(reports):
+    if options.run is _add and options.existing is None and any(_is_kept(report, options) for report in reports):
         options.console.note("existing filters are kept (use --existing replace to replace them)")
     options.console.line(
         f"{options.file}: {count(summary['files'], 'file')}, {changed:,} {would}written, "
         f"{len(reports) - changed:,} unchanged, {summary['failed']:,} failed; "
         f"{count(summary['added'], 'filter')} added, {summary['dropped']:,} dropped"
     )
+
+
+def _is_kept(report: ps.RewriteReport, options: argparse.Namespace) -> bool:
+    """Return whether a file got no filters because it has them."""
+    reasons = report.reasons.values()
+    return not report.added and (options.column is not None or any(HAS_FILTERS in reason for reason in reasons))
 
 
 def _failures(failed: list[Outcome[Any]], of: int, console: Console) -> int:
@@ -279,10 +301,12 @@ def keys_of(options: argparse.Namespace) -> ps.FileKeys | None:
 
 def _check(options: argparse.Namespace) -> int:
     keys, console = keys_of(options), options.console
-    is_folder = Path(options.file).is_dir()
+    folder = local_folder(options.file)
+    is_folder = folder is not None
     failed: list[Outcome[Any]] = []
-    if is_folder:
-        outcomes = _all(options, lambda path: ps.check_filters(path, encryption=keys, threads=1))
+    left_out: list[dict[str, str]] = []
+    if folder is not None:
+        outcomes, left_out = _all(options, folder, lambda path: ps.check_filters(path, encryption=keys, threads=1))
         findings = {str(outcome.path): outcome.result for outcome in outcomes if outcome.result is not None}
         failed = [outcome for outcome in outcomes if outcome.error is not None]
     else:
@@ -293,7 +317,7 @@ def _check(options: argparse.Namespace) -> int:
             {"file": file, "findings": [finding._asdict() for finding in of]} for file, of in findings.items()
         ]
         files += [{"file": str(outcome.path), "error": outcome.error} for outcome in failed]
-        console.json({"folder": options.file, "files": files} if is_folder else files[0])
+        console.json({"folder": options.file, "files": files, "left_out": left_out} if is_folder else files[0])
     elif found:
         rows = [{**finding._asdict(), "finding": finding.kind, "file": file} for file, finding in found]
         console.table(["file"] * (len(findings) > 1) + ["row_group", "column", "finding", "text"], rows)
@@ -311,8 +335,8 @@ def _count(path: str, keys: ps.FileKeys | None) -> int:
 
 
 def _inspect(options: argparse.Namespace) -> int:
-    if Path(options.file).is_dir():
-        return _inspect_all(options)
+    if (folder := local_folder(options.file)) is not None:
+        return _inspect_all(options, folder)
     summary = _inspected(options.file, options)
     rows = summary["filters"]
     if options.console.as_json:
@@ -325,17 +349,17 @@ def _inspect(options: argparse.Namespace) -> int:
     return 0
 
 
-def _inspect_all(options: argparse.Namespace) -> int:
-    outcomes = _all(options, lambda path: _inspected(path, options))
+def _inspect_all(options: argparse.Namespace, folder: Path) -> int:
+    outcomes, left_out = _all(options, folder, lambda path: _inspected(path, options))
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     found = [outcome.result for outcome in outcomes if outcome.result is not None]
     if options.console.as_json:
         errors = [{"file": str(outcome.path), "error": outcome.error} for outcome in failed]
-        options.console.json({"folder": options.file, "files": found + errors})
+        options.console.json({"folder": options.file, "files": found + errors, "left_out": left_out})
         return _failures(failed, len(outcomes), options.console)
     rows = [
         {
-            "file": os.path.relpath(summary["file"], options.file),
+            "file": os.path.relpath(summary["file"], folder),
             "row_groups": len(summary["num_rows"]),
             "rows": sum(summary["num_rows"]),
             "filters": len(summary["filters"]),

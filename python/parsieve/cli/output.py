@@ -49,6 +49,11 @@ def discard() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _shown(text: str) -> str:
+    """Return a message for a terminal: hints in terms of the shell, and names of files without control characters."""
+    return "\n".join(map(cell, in_shell(text).split("\n")))
+
+
 def _write_aside(text: str) -> None:
     """Print text to standard error. If that fails, only the exit code reports the result."""
     # `print` takes None for standard output.
@@ -95,23 +100,21 @@ class Console:
     def note(self, text: str) -> None:
         """Print a summary or a hint, unless `--quiet` or `--json` is set."""
         if not self.quiet and not self.as_json:
-            _write_aside(self.styled(in_shell(text), "dim", sys.stderr))
+            _write_aside(self.styled(_shown(text), "dim", sys.stderr))
 
     def warn(self, text: str, kind: str = "warning") -> None:
         """Print a warning: as one line of text, or as one line of JSON with `--json`."""
-        text = in_shell(text)
         if self.as_json:
-            _write_aside(json.dumps({"warning": {"type": kind, "message": text}}))
+            _write_aside(json.dumps({"warning": {"type": kind, "message": in_shell(text)}}))
         else:
-            _write_aside(f"parsieve: {self.styled('warning:', 'yellow', sys.stderr)} {text}")
+            _write_aside(f"parsieve: {self.styled('warning:', 'yellow', sys.stderr)} {_shown(text)}")
 
     def error(self, text: str, kind: str) -> None:
         """Print an error: as one line of text, or as one line of JSON with `--json`."""
-        text = in_shell(text)
         if self.as_json:
-            _write_aside(json.dumps({"error": {"type": kind, "message": text}}))
+            _write_aside(json.dumps({"error": {"type": kind, "message": in_shell(text)}}))
         else:
-            _write_aside(f"{self.styled('parsieve:', 'red', sys.stderr)} {text}")
+            _write_aside(f"{self.styled('parsieve:', 'red', sys.stderr)} {_shown(text)}")
 
     @contextmanager
     def logging(self) -> Iterator[None]:
@@ -135,7 +138,7 @@ class _Formatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        return in_shell(super().format(record))
+        return _shown(super().format(record))
 
 
 def in_color(choice: str, stream: TextIO | None) -> bool:

@@ -45,9 +45,9 @@ def check_filters(source: Any, *, encryption: Decryption | None = None, threads:
     - `"unreadable"`: the filter cannot be read, or encrypted metadata hides whether there is one.
 
     Args:
-        source: a file as for `open_filters`, or the path of a folder. In a folder, all Parquet files are checked, and
-            each finding has the `path` of its file. If files fail, `FolderError` is raised after the others are
-            checked.
+        source: a file as for `open_filters`, or the path of a folder. In a folder, the same files are checked that
+            `add_filters` finds, and also those behind links that lead out of the folder. Each finding has the `path` of
+            its file. If files fail, `FolderError` is raised after the others are checked.
         encryption: the keys of encrypted files, as for `open_filters`.
         threads: how many column chunks (in a folder: files) to read in parallel; by default one per processor.
 
@@ -64,7 +64,7 @@ def check_filters(source: Any, *, encryption: Decryption | None = None, threads:
             findings = check_filters(path, encryption=encryption, threads=1)
             return [finding._replace(path=str(path)) for finding in findings]
 
-        def join(by_file: dict[str, list[Finding]]) -> list[Finding]:
+        def join(by_file: dict[str, list[Finding]], _: dict[str, str]) -> list[Finding]:
             return [finding for findings in by_file.values() for finding in findings]
 
         joined: list[Finding] = over_folder(folder, check, join, threads=threads)

@@ -28,7 +28,8 @@ class RewriteReport(NamedTuple):
     """The changes of `add_filters` or `drop_filters`, or with `dry_run=True` the plan. `print` it for a summary.
 
     For a folder, `files` maps each path to the report of that file, and the other fields sum up these reports, except
-    that `reasons` is empty.
+    that `reasons` is empty. `left_out` maps each skipped path of the folder to the reason. It does not contain the
+    names that engines ignore.
 
     >>> from parsieve import RewriteReport
     >>> print(RewriteReport("a.parquet", [], [(0, "id")], {"id": "it was dropped"}, 2_500, 1_400, 100, True))
@@ -45,6 +46,7 @@ class RewriteReport(NamedTuple):
     bytes_fetched: int
     written: bool
     files: dict[str, RewriteReport] = {}  # noqa: RUF012 - nothing writes to it
+    left_out: dict[str, str] = {}  # noqa: RUF012 - nothing writes to it
 
     def __repr__(self) -> str:
         return f"<parsieve.RewriteReport: {self}>"
@@ -57,11 +59,13 @@ class RewriteReport(NamedTuple):
         changes = [f"{count(len(self.files), 'file')}, {written:,} written"] if self.files else []
         changes.append(f"{count(len(self.added), 'filter')} added, {len(self.dropped):,} dropped")
         changes.append(f"{self.bytes_after - self.bytes_before:+,} bytes")
+        if self.left_out:
+            changes.append(f"{len(self.left_out):,} skipped")
         reasons = [f"{name if isinstance(name, str) else '.'.join(name)}: {why}" for name, why in self.reasons.items()]
         return "\n".join([f"{self.path}: {'; '.join(changes)}", *reasons])
 
 
-def combine_reports(folder: str, files: dict[str, RewriteReport]) -> RewriteReport:
+def combine_reports(folder: str, files: dict[str, RewriteReport], left_out: dict[str, str]) -> RewriteReport:
     """Return one report that sums up the reports of a folder's files."""
     reports = files.values()
     return RewriteReport(
@@ -74,4 +78,5 @@ def combine_reports(folder: str, files: dict[str, RewriteReport]) -> RewriteRepo
         sum(report.bytes_fetched for report in reports),
         any(report.written for report in reports),
         files,
+        left_out,
     )

@@ -12,7 +12,7 @@ from typing import Any
 from parsieve import _core
 from parsieve._typing import LeafPath
 from parsieve.filters.build import BuiltFilters, digest
-from parsieve.filters.folder_run import local_folder, over_folder
+from parsieve.filters.folder_run import Change, change_of, local_folder, over_folder
 from parsieve.filters.open import Chunk, ColumnName, Decryption, ParquetFile
 from parsieve.filters.options import (
     MAX_BYTES,
@@ -25,7 +25,7 @@ from parsieve.filters.options import (
     column_list,
 )
 from parsieve.filters.report import AddedFilter, RewriteReport, combine_reports
-from parsieve.filters.target import RewriteTarget, refuse_table_file
+from parsieve.filters.target import RewriteTarget, refuse_table_files
 from parsieve.filters.upload import rewrite_object
 from parsieve.io.parallel import map_in_threads, thread_count
 from parsieve.io.sources import LocalFile
@@ -33,6 +33,8 @@ from parsieve.observe.logs import FILTERS, place, summary
 
 # A column with fewer distinct values in every row group gets no filter by `"auto"`: most row groups contain each value.
 FEW_VALUES = 64
+# The reason why `"auto"` adds nothing to a column.
+HAS_FILTERS = "every column chunk already has a filter"
 
 
 def add_filters(
@@ -57,17 +59,20 @@ def add_filters(
     rate.
 
     The file is replaced atomically: readers see either the old file or the complete new one, even after a crash. The
-    new file has the old mode and, where the system allows it, the old owner, but new timestamps. A crash may leave a
-    hidden file `.parsieve-*.tmp` in the same folder, which you can delete. Hadoop's checksum of the old file
-    (`.NAME.crc`) is removed; Hadoop ignores a missing checksum.
+    new file has new timestamps, the old mode and, where the system allows it, the old owner and group. If the group
+    cannot be kept, its members get only the permissions that everybody has. A crash may leave a hidden file
+    `.parsieve-*.tmp` in the same folder, which you can delete. Hadoop's checksum of the old file (`.NAME.crc`) is
+    removed; Hadoop ignores a missing checksum.
 
     Args:
-        source: the path of a local file or folder. Symbolic links to files are followed. In a folder, all files named
-            `.parquet`, `.parq` or `.pq` get filters, except those that engines ignore: names that begin with `.`, or
-            with `_` unless they contain `=`. Links to folders are not followed. The report sums up the files, and has
-            one report for each in `files`. If files fail, `FolderError` is raised after the others are done; call again
-            with `existing="keep"` to continue. Files of Delta, Hudi and Iceberg tables and of Structured Streaming are
-            refused, because these record file sizes. Use `open_table(...).build_index(..., kind="bloom")` instead.
+        source: the path of a local file or folder. A symbolic link to a file is followed. In a folder, all files named
+            `.parquet`, `.parq` or `.pq`, in upper or lower case, get filters. Names that engines ignore do not count:
+            names that begin with `.`, or with `_` unless they contain `=`. A file with links in the folder is changed
+            once. Other names, pipes, and links that lead out of the folder are skipped; `left_out` in the report has
+            the reasons, and a warning is logged. The report sums up the files, and has one report for each in `files`.
+            If files fail, `FolderError` is raised after the others are done; call again with `existing="keep"` to
+            continue. Files of Delta, Hudi and Iceberg tables and of Structured Streaming are refused, because these
+            record file sizes. Use `open_table(...).build_index(..., kind="bloom")` instead.
         dest: the path of a new file to write; it must not exist. By default, the new file replaces the old one.
         columns: a column, several columns, or `"auto"` for all columns in which a filter is worth its size; the report
             then has the `reasons`. A dict like pyarrow's `bloom_filter_options` also works:
@@ -116,7 +121,8 @@ def add_filters(
     if (folder := local_folder(source)) is not None and not upload:
         _refuse_dest(source, dest)
         of_file = replace(options, threads=1)
-        return _logged(_rewrite_folder(folder, lambda path: add_to_file(path, None, of_file), threads))
+        change = change_of(in_place=in_place)
+        return _logged(_rewrite_folder(folder, lambda path: add_to_file(path, None, of_file), change, threads))
     return _logged(add_to_file(source, dest, options))
 
 
@@ -179,7 +185,7 @@ def _reason(file: ParquetFile, chunks: Sequence[Chunk], most: int) -> str:
     if not file.num_row_groups:
         return "no: the file has no row groups"
     if not chunks:
-        return "no: every column chunk already has a filter"
+        return f"no: {HAS_FILTERS}"
     if most < FEW_VALUES:
         return f"no: at most {most} distinct values in a row group"
     return f"yes: up to {most} distinct values in a row group"
@@ -220,7 +226,7 @@ def drop_filters(
     if (folder := local_folder(source)) is not None and not upload:
         _refuse_dest(source, dest)
         drop = partial(_drop_from_file, columns=columns, **options)
-        return _logged(_rewrite_folder(folder, drop, None))
+        return _logged(_rewrite_folder(folder, drop, change_of(in_place=in_place), None))
     if upload:
         drop = partial(_drop_from_file, columns=columns, encryption=encryption, dry_run=dry_run)
         return _logged(rewrite_object(source, dest, drop, dry_run))
@@ -260,15 +266,12 @@ def _logged(report: RewriteReport) -> RewriteReport:
     return report
 
 
-def _rewrite_folder(folder: Path, rewrite: Callable[[Path], RewriteReport], threads: int | None) -> RewriteReport:
+def _rewrite_folder(
+    folder: Path, rewrite: Callable[[Path], RewriteReport], change: Change, threads: int | None
+) -> RewriteReport:
     """Rewrite all files of a folder. If any of them belongs to a table, raise before anything changes."""
-
-    def refuse_tables(files: list[Path]) -> None:
-        for parent in dict.fromkeys(path.resolve().parent for path in files):
-            refuse_table_file(parent / "*.parquet")
-
-    combine = partial(combine_reports, str(folder))
-    report: RewriteReport = over_folder(folder, rewrite, combine, threads=threads, before=refuse_tables)
+    combine, before = partial(combine_reports, str(folder)), refuse_table_files
+    report: RewriteReport = over_folder(folder, rewrite, combine, change=change, threads=threads, before=before)
     return report
 
 

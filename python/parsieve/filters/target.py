@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -99,6 +100,8 @@ def target_path(source: Path, dest: Path | None, hard_links: str) -> Path:
     # If the paths are the same, another process may replace the file between two looks at it.
     if exists and target != Path(os.path.realpath(source)) and not target.samefile(source):
         raise FileExistsError(f"{requested} already exists; remove it first, or choose another dest")
+    if dest is not None and not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder for the new file", str(target.parent))
     if exists and not target.is_file():
         raise UnsupportedError(f"{requested} is {'a folder' if target.is_dir() else 'not a regular file'}")
     if exists and target.stat().st_nlink > 1 and hard_links == "refuse":
@@ -117,6 +120,12 @@ def refuse_table_file(path: Path) -> None:
     if table is not None:
         kind, folder = table
         raise table_error(path, folder, kind)
+
+
+def refuse_table_files(paths: Iterable[Path]) -> None:
+    """Raise an error if any of these files belongs to a table, before one of them changes."""
+    for parent in dict.fromkeys(path.resolve().parent for path in paths):
+        refuse_table_file(parent / "*.parquet")
 
 
 def table_around(path: Path) -> tuple[str, Path] | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from parsieve._core import UnsupportedError
 from parsieve.index.build.lost import why_dropped, why_lost
@@ -17,12 +18,14 @@ from parsieve.index.findings import name_of
 from parsieve.index.log import bindings
 from parsieve.index.log.parts import naming_remedy
 from parsieve.index.reports import BuildReport, CompactReport, ConvertReport, UpdateReport
+from parsieve.index.sieve import query
 from parsieve.index.sizes import lookup_bytes, pages_bytes, stored_bytes
 from parsieve.index.view import View
 from parsieve.lake.base import ColumnPath, Lake, LeftOut, Location, Slice, Snapshot
 from parsieve.lake.slices import Slices, locations_and_tokens
 from parsieve.lake.slices import names_of as names_of_slices
-from parsieve.predicate.expressions.expression import index_name
+from parsieve.predicate.expressions.expression import index_name, is_expression
+from parsieve.wording import count
 
 
 class Account:
@@ -119,6 +122,7 @@ class Account:
         if view is not None and paths:
             view = self._named(view)
             sizes, num_bytes = (stored_bytes(view.commit, paths), lookup_bytes(view, paths)), pages_bytes(view.commit)
+            notes = (*notes, *disagreements(view, paths))
         names = {index_name(path): kind for path, kind in columns.items()}
         rows = sum(self.rows.values())
         notes = (*notes, *self.notes)
@@ -216,6 +220,26 @@ class Account:
             files_compacted=len(self.rows_again),
             rows_compacted=sum(self.rows_again.values()),
         )
+
+
+def disagreements(view: View, paths: Sequence[ColumnPath]) -> list[str]:
+    """Return a note for each expression of these with values on which engines disagree, which no plan skips."""
+    notes = []
+    for path in paths:
+        if path not in view.columns or not is_expression(path):
+            continue
+        # The index has a null for each such value.
+        answer = view.reader(path).ask(query.is_null())
+        num_doubtful = 0 if answer is None else pc.count_distinct(answer.ids).as_py()
+        if num_doubtful:
+            name = index_name(path)
+            of = f"{num_doubtful:,} of {count(len(view.reader(path).bound), 'file')}"
+            layout = view.columns[path].layout
+            is_whole = layout is None or layout.unit == "file"
+            kept = "no condition on it skips them" if is_whole else "every condition on it keeps those parts of them"
+            verb = "has" if num_doubtful == 1 else "have"
+            notes.append(f"{of} {verb} values for which engines disagree about {name}, so {kept}")
+    return notes
 
 
 def names_of(view: View) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ It is hidden, does not end in `.parquet`, and can be deleted.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -19,7 +20,7 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -61,7 +62,8 @@ class Replacement:
         try:
             descriptors.check_unchanged(source, self._old, expected)
             # Only the owner may read the unfinished file: the mode of the old file may forbid more.
-            self._new = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
+            with self._explained():
+                self._new = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
         except BaseException:
             os.close(self._old)
             if self._new >= 0:
@@ -144,7 +146,20 @@ class Replacement:
             else:
                 os.unlink(self._temporary)
                 return
-        os.replace(self._temporary, self._target)
+        with self._explained():
+            os.replace(self._temporary, self._target)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Explain errors of a folder in which the user may not create or replace files."""
+        try:
+            yield
+        except OSError as error:
+            if not self._replaces or error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            problem = f"{os.strerror(error.errno)}: a new file next to it must replace it"
+            hint = "in_place=True changes the file itself"
+            raise type(error)(error.errno, f"{problem}; {hint}", str(self._target)) from error
 
     def _was_created(self) -> FileExistsError:
         return FileExistsError(f"{self._target} was created in the meantime; nothing was replaced")
@@ -250,12 +265,14 @@ def _copy_metadata(source: Path, state: os.stat_result, temporary: Path, new: in
     The modification time is set some clock ticks into the past, so that any later write must change it. Returns None
     if that is impossible, because the old file is too young or the filesystem's clock is too coarse.
     """
-    if hasattr(os, "fchown"):
-        with contextlib.suppress(OSError):
-            os.fchown(new, state.st_uid, state.st_gid)
+    mode = _copy_owner(state, new)
     with contextlib.suppress(OSError):
-        shutil.copystat(source, temporary)
-    os.chmod(temporary, stat.S_IMODE(state.st_mode))
+        if mode == stat.S_IMODE(state.st_mode):
+            shutil.copystat(source, temporary)
+        else:
+            # `copystat` would first grant the old permissions.
+            _copy_attributes(source, temporary)
+    os.chmod(temporary, mode)
     now = time.time_ns()
     mtime = now - descriptors.TICKS_NS
     if mtime <= state.st_mtime_ns:
@@ -264,3 +281,33 @@ def _copy_metadata(source: Path, state: os.stat_result, temporary: Path, new: in
     os.utime(temporary, ns=(now, mtime))
     mtime = os.stat(temporary).st_mtime_ns
     return mtime if mtime % 1_000_000_000 else None
+
+
+def _copy_owner(state: os.stat_result, new: int) -> int:
+    """Give the new file the owner and the group of the old one as far as the system allows, and return its mode.
+
+    A member of the group may keep it without keeping the owner. If the group changes, its members get only the
+    permissions that everybody has.
+    """
+    mode = stat.S_IMODE(state.st_mode)
+    if not hasattr(os, "fchown"):
+        return mode
+    try:
+        os.fchown(new, state.st_uid, state.st_gid)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.fchown(new, -1, state.st_gid)
+    kept = os.fstat(new)
+    if kept.st_uid != state.st_uid:
+        mode &= ~stat.S_ISUID
+    if kept.st_gid != state.st_gid:
+        mode &= ~stat.S_ISGID
+        mode &= ~stat.S_IRWXG | (mode & stat.S_IRWXO) << 3
+    return mode
+
+
+def _copy_attributes(source: Path, temporary: Path) -> None:
+    """Copy the extended attributes, except for access control lists, which grant permissions."""
+    for name in os.listxattr(source) if hasattr(os, "listxattr") else ():
+        if not name.startswith("system."):
+            os.setxattr(temporary, name, os.getxattr(source, name))

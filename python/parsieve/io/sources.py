@@ -20,6 +20,7 @@ from typing import Any
 from parsieve.errors import ConflictError
 from parsieve.io import in_place
 from parsieve.io.fd import BINARY, version_token
+from parsieve.io.names import refuse_special
 from parsieve.io.object_store import os_errors
 from parsieve.io.remote_speed import remote_speed
 
@@ -109,6 +110,7 @@ class LocalFile(Source):
     """A local file. Closing it is optional: the descriptor is closed when the object is garbage-collected."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        refuse_special(path)
         self._fd = os.open(path, os.O_RDONLY | BINARY)
         self._close = weakref.finalize(self, os.close, self._fd)
         self._lock = threading.Lock()

@@ -9,6 +9,7 @@ import re
 PLAN = logging.getLogger("parsieve.plan")
 INDEX = logging.getLogger("parsieve.index")
 ROWS = logging.getLogger("parsieve.rows")
+FILES = logging.getLogger("parsieve.files")
 FILTERS = logging.getLogger("parsieve.filters")
 SPARK = logging.getLogger("parsieve.spark")
 

@@ -50,7 +50,9 @@ def test_all_files_get_filters_and_a_second_run_changes_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, err = run(capsys, "add", str(folder), "-c", "id")
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert err.startswith("skipped 1 name (a.txt): ")
+    assert err.count("\n") == 1
     assert "6 files, 6 written, 0 unchanged, 0 failed; 12 filters added" in out
     assert all(len(ps.open_filters(path).ranges()) == 2 for path in folder_run.parquet_files(folder))
     before = versions(folder)
@@ -76,7 +78,7 @@ def test_all_files_get_filters_and_a_second_run_changes_nothing(
 def test_a_report_prints_a_summary(folder: Path) -> None:
     report = ps.add_filters(folder, columns="id")
     grown = report.bytes_after - report.bytes_before
-    assert str(report) == f"{folder}: 6 files, 6 written; 12 filters added, 0 dropped; {grown:+,} bytes"
+    assert str(report) == f"{folder}: 6 files, 6 written; 12 filters added, 0 dropped; {grown:+,} bytes; 1 skipped"
     [path, *_] = report.files
     assert str(report.files[path]).startswith(f"{path}: 2 filters added, 0 dropped; +")
 
@@ -88,8 +90,8 @@ def test_a_file_that_fails_does_not_stop_the_others(folder: Path, capsys: pytest
     assert code == 2
     assert "5 written" in out
     assert "1 failed" in out
-    assert err.startswith(f"parsieve: {bad}: ")
-    assert err.count("\n") == 1
+    assert err.splitlines()[1].startswith(f"parsieve: {bad}: ")
+    assert err.count("\n") == 2
     code, out, _ = run(capsys, "add", str(folder), "-c", "id", "--json")
     assert code == 2
     assert [("error" in file) for file in json.loads(out)["files"]] == [True] + [False] * 5
@@ -131,8 +133,11 @@ def test_check_names_the_file_with_a_false_negative(folder: Path, capsys: pytest
     assert str(path) in out
 
 
-def test_a_delta_table_is_rejected_before_any_file_changes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "_delta_log").mkdir()
+@pytest.mark.parametrize("below", ["", "day=1"])
+def test_a_delta_table_is_rejected_before_any_file_changes(
+    folder: Path, capsys: pytest.CaptureFixture[str], below: str
+) -> None:
+    (folder / below / "_delta_log").mkdir()
     code, _, err = run(capsys, "add", str(folder), "-c", "id")
     assert code == 2
     assert "Delta table" in err
@@ -166,22 +171,54 @@ def test_the_progress_bar_is_for_terminals_only() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs symbolic links")
-def test_links_to_folders_are_not_followed(folder: Path) -> None:
+def test_a_link_to_the_folder_itself_is_not_followed(folder: Path) -> None:
     before = folder_run.parquet_files(folder)
     (folder / "again").symlink_to(folder)
     assert folder_run.parquet_files(folder) == before
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights")
-def test_a_file_with_links_is_changed_once(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_with_links_is_changed_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = folder_run.parquet_files(folder)
     for number, path in enumerate(before):
         (path.parent / f"a-{number}.parquet").symlink_to(path.name)
-    outside = tmp_path / "outside.parquet"
-    outside.write_bytes(before[0].read_bytes())
-    for name in ("first.parquet", "second.parquet"):
-        (folder / name).symlink_to(outside)
-    assert folder_run.parquet_files(folder) == sorted([*before, folder / "first.parquet"])
+    for number, name in enumerate(("first.parquet", "second.parquet")):
+        (folder / name).symlink_to(before[number])
+    assert folder_run.parquet_files(folder) == before
     for command in ("add", "drop"):
         assert main([command, str(folder), "--threads", "8", "-q"]) == 0
-        assert f"{len(before) + 1} files, {len(before) + 1} written, 0 unchanged, 0 failed" in capsys.readouterr().out
+        assert f"{len(before)} files, {len(before)} written, 0 unchanged, 0 failed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--fpp", "0"], "fpp must be between 0 and 1 (exclusive), such as 0.01 for 1%, not 0.0"),
+        (["--max-bytes", "1"], "--max-bytes must be at least 32, not 1"),
+        (["--upload"], "--upload is for a file on an object store, but {folder} is a local folder"),
+    ],
+)
+def test_wrong_arguments_are_one_error_not_one_for_each_file(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
+) -> None:
+    code, out, err = run(capsys, "add", str(folder), *arguments)
+    assert (code, out) == (2, "")
+    assert problem.format(folder=folder) in err
+    assert err.count("\n") == 1
+
+
+def test_a_note_says_that_filters_are_kept_only_if_there_are_some(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pq.write_table(pa.table({"few": [1, 2]}), folder / "few.parquet")
+    note = "existing filters are kept"
+    assert note not in run(capsys, "add", str(folder))[2]
+    assert note in run(capsys, "add", str(folder))[2]
+    assert note in run(capsys, "add", str(folder / "day=0"), "-c", "id")[2]
+
+
+def test_a_missing_folder_of_the_output_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, missing = folder / "day=0" / "part-0.parquet", folder / "missing"
+    for dry_run in ([], ["--dry-run"]):
+        code, _, err = run(capsys, "add", str(path), "-o", str(missing / "new.parquet"), *dry_run)
+        assert (code, err) == (2, f"parsieve: {missing}: there is no such folder for the new file\n")

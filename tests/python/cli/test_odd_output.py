@@ -223,3 +223,14 @@ def test_a_server_that_could_answer_nothing_does_not_start(capsys: Any, options:
         main(["serve", "sqlite:///absent.db", *options])
     assert stop.value.code == 2
     assert f"{options[1]!r} is not a number of" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+def test_names_of_files_cannot_control_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("\x1b[2Jbad.parquet", "\x1b[2Jnotes.txt"):
+        (tmp_path / name).write_bytes(b"no Parquet file")
+    for arguments in (["check", str(tmp_path)], ["check", str(tmp_path / "\x1b[2Jbad.parquet")]):
+        assert main(arguments) == 2
+        printed = capsys.readouterr()
+        assert "\x1b" not in printed.err + printed.out
+        assert r"\x1b[2Jbad.parquet" in printed.err

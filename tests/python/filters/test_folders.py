@@ -1,6 +1,7 @@
 """Filters of all files of a folder, paths that begin with a tilde, and the argument `fpp`."""
 
 import os
+import pickle
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,8 @@ def test_failed_files_are_reported_after_the_others_are_done(folder: Path) -> No
     assert isinstance(add.value.errors[bad], ps.FormatError)
     assert sorted(add.value.report.files) == [path for path in parquet_files(folder) if path != bad]
     assert all(len(ps.open_filters(path).ranges()) == 2 for path in add.value.report.files)
+    copy = pickle.loads(pickle.dumps(add.value))
+    assert (str(copy), copy.report, list(copy.errors)) == (str(add.value), add.value.report, [bad])
     with pytest.raises(ps.FolderError, match="1 of 4 files") as check:
         ps.check_filters(folder)
     assert check.value.report == []

@@ -137,3 +137,72 @@ def test_a_damaged_row_keeps_its_locations_and_a_damaged_directory_fails() -> No
         ShelfReader(directory[:-1] + b"\0", rows)
     with pytest.raises(ps.UnsupportedError, match="version 1"):
         ShelfReader(b"BlS9" + directory[4:], rows)
+
+
+def varint(number: int) -> bytes:
+    head, rest = number & 127, number >> 7
+    return bytes([head | 128]) + varint(rest) if rest else bytes([head])
+
+
+def crc32c(data: bytes) -> int:
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = (byte >> 1) ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    value = 0xFFFFFFFF
+    for byte in data:
+        value = (value >> 8) ^ table[(value ^ byte) & 255]
+    return value ^ 0xFFFFFFFF
+
+
+def claiming(locations: int, flags: int) -> bytes:
+    """Return a directory of locations with 8,192 units each, of which only the second location has filters."""
+    text = b"INT64 integer"
+    body = b"BlS2" + varint(len(text)) + text + varint(locations)
+    for number in range(locations):
+        group = str(number).encode()
+        body += b"\0" + varint(len(group)) + group + bytes([flags]) + varint(1) + varint(8192 * 50_000) + varint(50_000)
+    # One class of filters with one block: for the units 8,192 and 8,195.
+    body += varint(1) + varint(1) + varint(2) + varint(8192) + varint(2)
+    return body + crc32c(body).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize("flags", [0, 4])
+def test_claimed_units_take_no_work(flags: int) -> None:
+    directory = claiming(8192, flags)
+    assert len(directory) < 200_000
+    # The checksum of the row is wrong, which keeps both units.
+    reader = ShelfReader(directory, bytes(2 * 32 + 4))
+    units = reader.units_with_each([[7], [8]])
+    assert (len(units), reader.damaged) == (8192, 2)
+    whole = range(8192)
+    if flags:
+        assert all(of_location == whole for of_location in units)
+    else:
+        assert units[1] == [0, 3]
+        assert not any(of_location for number, of_location in enumerate(units) if number != 1)
+    # No list with an entry for each unit was made.
+    assert sum(len(of_location) for of_location in units if isinstance(of_location, list)) <= 2
+    assert len(reader.might_contain(["no number"])) == 8192
+    with pytest.raises(ps.FormatError, match="number of units"):
+        _core.Shelf.read(directory).unshelve(bytes(2 * 32 + 4))
+
+
+def test_the_units_of_a_group_of_values_are_those_of_all_its_values() -> None:
+    layout = UnitLayout((1,) * 40)
+    filled = []
+    for number in range(3):
+        filling = LocationFilling(("", str(number)), layout, lambda share: 1, 1e-6, Filling)
+        for row in range(40):
+            filling.add(pa.array([[row % 2, row % 3, 100 + row // 10]]))
+        filled.append(filling.finish())
+    ((directory, rows),) = shelve(filled)
+    reader = ShelfReader(directory, rows)
+    for groups in ([[1]], [[0], [2]], [[1], [101, 103]], [[2], [100], [7]], [[0, 1]], []):
+        expected = [
+            row
+            for row in range(40)
+            if all({row % 2, row % 3, 100 + row // 10}.intersection(values) for values in groups)
+        ]
+        assert [list(units) for units in reader.units_with_each(groups)] == [expected] * 3

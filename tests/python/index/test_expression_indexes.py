@@ -200,3 +200,57 @@ def test_advice_counts_the_files_that_an_index_never_skips(tmp_path: Path, num_d
 def test_advice_on_files_with_nothing_but_disagreement(tmp_path: Path) -> None:
     [advice] = write_texts(tmp_path, 20, length=1).advise("lower(name)")
     assert (advice.recommendation, advice.sieve_reads) == ("none", 20)
+
+
+# The spellings of an expression that a caller can index, and conditions in which plans recognize it.
+SPELLINGS: dict[str, list[Any]] = {
+    "lower(email)": ["lower(email) = 'u7@x.com'", "LCASE(email) = 'u7@x.com'", "email = 'U7@X.com'"],
+    "lcase(email)": [[("lower(email)", "=", "u7@x.com")], "lower(email) LIKE 'u7@%'"],
+    "ucase(email)": ["upper(email) = 'U7@X.COM'", "ucase(email) IN ('U7@X.COM')"],
+    "cast(text as long)": ["CAST(text AS BIGINT) = 7", "text::BIGINT = 7", pc.field("text").cast("int64") == 7],
+    "get_json_object(json, '$.a.b')": ["json_extract_string(json, '$.a.b') = 'v7'"],
+    "email, id": ["email = 'U7@X.com' AND id = 7", "id IN (7) AND email = 'U7@X.com'"],
+    "key(id, email)": ["id = 7 AND email = 'U7@X.com'"],
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_each_spelling_of_an_expression_builds_an_index_that_conditions_use(tmp_path: Path, spelling: str) -> None:
+    for part in range(4):
+        ids = [number for number in range(40) if number % 4 == part]
+        columns = {"email": [f"{'uU'[id % 2]}{id}@X.com" for id in ids], "id": ids, "text": [str(id) for id in ids]}
+        rows = pa.table({**columns, "json": [f'{{"a": {{"b": "v{id}"}}}}' for id in ids]})
+        pq.write_table(rows, tmp_path / f"{part}.parquet")
+    table = ps.open_table(tmp_path)
+    report = table.build_index(spelling, pages=False)
+    assert report.notes == ()
+    for condition in SPELLINGS[spelling]:
+        plan = table.plan(condition, on_unknown="error")
+        assert [Path(path).name for path in plan.files] == ["3.parquet"], condition
+        assert plan.to_arrow()["id"].to_pylist() == [7]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["length(email)", "email::BIGINT", "CAST(email AS INT)", "lower(trim(email))", "date_trunc('day', at)"],
+)
+def test_expressions_that_no_condition_could_use_are_errors(tmp_path: Path, expression: str) -> None:
+    rows = pa.table({"email": ["a"], "at": [dt.datetime(2026, 1, 1)]})
+    pq.write_table(rows, tmp_path / "0.parquet")
+    table = ps.open_table(tmp_path)
+    with pytest.raises(ps.ColumnNotFoundError, match="The expressions that can be indexed are lower") as error:
+        table.build_index(expression)
+    assert str(error.value).endswith("index the timestamp itself") == ("date_trunc" in expression)
+
+
+def test_the_report_of_a_build_counts_the_files_that_no_condition_skips(tmp_path: Path) -> None:
+    for part, letter in enumerate("aäü"):
+        pq.write_table(pa.table({"name": [f"{letter}{part}", "b"]}), tmp_path / f"{part}.parquet", row_group_size=1)
+    table = ps.open_table(tmp_path)
+    start = "2 of 3 files have values for which engines disagree about lower(name), so "
+    report = table.build_index(["lower(name)", "name"], unit="file")
+    assert report.notes == (f"{start}no condition on it skips them",)
+    assert report.notes[0] in str(report)
+    assert len(table.plan("lower(name) = 'nothing'").files) == 2
+    report = table.build_index("lower(name)", unit="row_group")
+    assert report.notes == (f"{start}every condition on it keeps those parts of them",)

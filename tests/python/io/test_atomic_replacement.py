@@ -2,9 +2,11 @@
 
 import os
 import random
+import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -350,3 +352,60 @@ def test_damaged_files_are_refused_or_keep_their_bytes(tmp_path: Path, seed: int
             assert path.read_bytes()[:start] == data[:start]
         assert names(tmp_path) == ["t.parquet"]
     assert 0 < refused < 100
+
+
+AS_OTHER_USER = """
+import os, sys
+import parsieve as ps
+warm, path, groups, in_place = sys.argv[1:]
+# Import everything before: the other user may not be able to read the package.
+ps.add_filters(warm, columns="id", in_place=in_place == "in place")
+os.setgroups(list(map(int, groups.split())))
+os.setgid(int(groups.split()[0]))
+os.setuid(4)
+try:
+    ps.add_filters(path, columns="id", in_place=in_place == "in place")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def add_as_other_user(path: Path, groups: str, in_place: str = "") -> str:
+    """Add filters as another user, who is in some groups, and return the text of the error."""
+    with tempfile.TemporaryDirectory() as folder:
+        warm = shutil.copy(path, folder)
+        command = [sys.executable, "-c", AS_OTHER_USER, str(warm), str(path), groups, in_place]
+        return subprocess.run(command, capture_output=True, check=True, text=True, timeout=300).stdout
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root can become other users")
+@pytest.mark.parametrize(
+    ("groups", "mode", "kept"),
+    [("3 2", 0o6644, (4, 2, 0o2644)), ("3", 0o6674, (4, 3, 0o644)), ("3", 0o664, (4, 3, 0o644))],
+)
+def test_a_group_that_is_not_kept_gets_no_permissions_of_another_group(
+    groups: str, mode: int, kept: tuple[int, int, int]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.parquet"
+        pq.write_table(pa.table({"id": range(3000)}), path)
+        Path(folder).chmod(0o777)
+        os.chown(path, 1, 2)
+        path.chmod(mode)
+        assert add_as_other_user(path, groups) == ""
+        state = path.stat()
+        assert (state.st_uid, state.st_gid, stat.S_IMODE(state.st_mode)) == kept
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root can become other users")
+def test_an_error_of_a_forbidden_folder_says_what_helps() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.parquet"
+        pq.write_table(pa.table({"id": range(3000)}), path)
+        path.chmod(0o666)
+        for mode in (0o555, 0o1777):
+            Path(folder).chmod(mode)
+            error = add_as_other_user(path, "3")
+            assert error.startswith("PermissionError ")
+            assert f"a new file next to it must replace it; in_place=True changes the file itself: '{path}'" in error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import os
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -269,3 +271,30 @@ def test_int96_is_read_exactly_or_rejected(tmp_path: Path) -> None:
     micros = ParquetDir(tmp_path / "1.parquet", schema=pa.schema([("t", pa.timestamp("us"))]))
     (data_slice,) = micros.snapshot().slices
     assert next(micros.read_keys(data_slice, [("t",)]))["t"].to_pylist() == [dt.datetime(1066, 10, 14)]
+
+
+@pytest.mark.parametrize(
+    ("folder", "problem"),
+    [
+        ("p=1/p=2", "p=1/p=2 has two values of the partition column 'p'"),
+        ("p=1/x/%70=1", "has two values of the partition column 'p'"),
+        ("p=%FF", "the escapes in the name of the folder p=%FF are not UTF-8"),
+        ("%C3=1", "the escapes in the name of the folder %C3=1 are not UTF-8"),
+    ],
+)
+def test_partitions_that_engines_read_in_different_ways_are_rejected(tmp_path: Path, folder: str, problem: str) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    pq.write_table(pa.table({"v": [1]}), tmp_path / folder / "0.parquet")
+    with pytest.raises(ps.UnsupportedError, match=re.escape(problem)):
+        ps.open_table(tmp_path).plan("v = 1")
+
+
+@pytest.mark.skipif(os.name == "nt" or os.uname().sysname == "Darwin", reason="the system accepts only Unicode names")
+def test_folders_whose_names_are_not_utf_8_are_rejected(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/t\xff"))
+    folder.mkdir()
+    pq.write_table(pa.table({"v": [1]}), tmp_path / "0.parquet")
+    (folder / "0.parquet").write_bytes((tmp_path / "0.parquet").read_bytes())
+    for table in (tmp_path, folder, folder / "0.parquet"):
+        with pytest.raises(ps.UnsupportedError, match=r"name is not UTF-8.*rename it"):
+            ps.open_table(table).plan("v = 1")

@@ -302,3 +302,21 @@ def test_the_docstring_example_runs(spark: Any) -> None:
     test = doctest.DocTestParser().get_doctest(text, {"spark": spark}, "add_filters", None, None)
     said: list[str] = []
     assert doctest.DocTestRunner().run(test, out=said.append).failed == 0, "".join(said)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights")
+def test_files_are_changed_once_and_only_inside_the_folder(spark: Any, tmp_path: Path) -> None:
+    folder, elsewhere = plain(tmp_path / "t", 2), plain(tmp_path / "elsewhere", 1)
+    before = contents(elsewhere)
+    (folder / "part=0" / "again.parquet").symlink_to("0.parquet")
+    (folder / "part=1" / "link.parquet").symlink_to(elsewhere / "part=0" / "0.parquet")
+    (folder / "part=2").symlink_to(elsewhere / "part=0")
+    done = {str(Path(row.path).relative_to(folder)): row for row in pss.add_filters(spark, str(folder), "k").collect()}
+    assert {name: row.status for name, row in done.items()} == {
+        "part=0/0.parquet": "added",
+        "part=1/1.parquet": "added",
+        "part=1/link.parquet": "failed",
+        "part=2/0.parquet": "failed",
+    }
+    assert done["part=2/0.parquet"].error.startswith("a link leads out of the folder")
+    assert contents(elsewhere) == before

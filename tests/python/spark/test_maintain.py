@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import doctest
 import inspect
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ import pytest
 from support.index_bytes import sections
 from support.spark_tables import wait_until_old
 
+import parsieve as ps
 import parsieve.spark as pss
 from parsieve.index import LocalStore, TableIndex, View
+from parsieve.index.accounts import Account
 from parsieve.index.log.log import Log
 from parsieve.index.sieve import query
 from parsieve.lake import open_lake
@@ -217,3 +220,51 @@ def test_the_docstring_examples_run(spark: Any, name: str, monkeypatch: pytest.M
     result = doctest.DocTestRunner().run(test, out=said.append)
     assert result.attempted > 3
     assert result.failed == 0, "".join(said)
+
+
+@pytest.mark.parametrize("kind", ["sieve", "bloom", "text"])
+def test_files_that_change_during_a_build_or_an_update_are_named(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    folder = tmp_path / "t"
+    folder.mkdir()
+    for number in range(3):
+        pq.write_table(pa.table({"name": [f"n{number}-{row}" for row in range(50)]}), folder / f"{number}.parquet")
+    wait_until_old(folder)
+    settle, changing = Account.settle, ["1.parquet"]
+
+    def settle_and_change(account: Account, lake: Any, snapshot: Any) -> Any:
+        """Change a file after the snapshot to index was taken."""
+        settled = settle(account, lake, snapshot)
+        for name in changing:
+            pq.write_table(pa.table({"name": ["another"] * 90}), folder / name)
+        return settled
+
+    monkeypatch.setattr(Account, "settle", settle_and_change)
+
+    def warnings() -> list[str]:
+        lines = [record.getMessage() for record in caplog.records if record.name == "parsieve.index"]
+        caplog.clear()
+        return lines
+
+    with caplog.at_level(logging.WARNING, "parsieve.index"):
+        view = pss.build_index(spark, str(folder), "name", kind=kind)
+        [on_spark] = warnings()
+        assert on_spark == (
+            f"the index in {view.store} leaves out 1 file, which every plan reads: {folder / '1.parquet'}: it was "
+            "changed while it was read; try again"
+        )
+        wait_until_old(folder)
+        report = ps.open_table(str(folder)).build_index("name", kind=kind)
+        assert len(report.left_out) == 1
+        assert warnings() == [on_spark]
+        pq.write_table(pa.table({"name": ["new"]}), folder / "3.parquet")
+        wait_until_old(folder)
+        changing[:] = ["3.parquet"]
+        pss.update_index(spark, str(folder))
+        [line] = warnings()
+        assert f"leaves out 1 file, which every plan reads: {folder / '3.parquet'}: it was changed" in line
+        wait_until_old(folder)
+        changing.clear()
+        pss.update_index(spark, str(folder))
+        assert warnings() == []

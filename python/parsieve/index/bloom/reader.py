@@ -32,7 +32,7 @@ class KeptUnits(NamedTuple):
     """The units of a location that may match."""
 
     layout: UnitLayout
-    units: list[int]
+    units: Sequence[int]
 
 
 class _Stored(Source):
@@ -124,7 +124,7 @@ class BloomReader:
         """Return the locations whose indexed version holds no row with one of the values."""
         return {location for location, kept in self.units_with(values).items() if not kept.units}
 
-    def _ask(self, shelf: ShelfReader, values: Any) -> list[list[int]] | None:
+    def _ask(self, shelf: ShelfReader, values: Any) -> list[Sequence[int]] | None:
         """Return, for each location on a shelf, the units that may match, or None if the filters cannot be read."""
         try:
             units = shelf.units_with_each(self._groups(values))

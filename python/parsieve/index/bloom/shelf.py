@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from operator import and_
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -291,6 +290,7 @@ class ShelfReader:
         self.locations = self._shelf.locations
         # How each location is divided into units.
         self.layouts = [_layout_of(division) for division in self._shelf.divisions]
+        self._num_units = sum(layout.num_units for layout in self.layouts)
         self.num_bytes = self._shelf.num_bytes
         # How many rows had a wrong checksum so far. They keep their locations.
         self.damaged = 0
@@ -312,7 +312,7 @@ class ShelfReader:
         units = self.units_with_each(groups)
         return {location for location, kept in zip(self.locations, units, strict=True) if kept}
 
-    def units_with_each(self, groups: Sequence[Any]) -> list[list[int]]:
+    def units_with_each(self, groups: Sequence[Any]) -> list[Sequence[int]]:
         """Return, for each location, the units that may hold one of the values of each group.
 
         The rows of all groups are read together.
@@ -325,19 +325,13 @@ class ShelfReader:
             if not needed:
                 break
             self._rows.fetch(needed, fetched)
-        matching: list[bool] | None = None
+        kept = [(0, self._num_units)]
         for _, answer in answers:
             assert answer is not None
             may_match, damaged = answer
             self.damaged += damaged
-            matching = may_match if matching is None else list(map(and_, matching, may_match))
-        units: list[list[int]] = []
-        start = 0
-        for layout in self.layouts:
-            end = start + layout.num_units
-            units.append([at - start for at in range(start, end) if matching is None or matching[at]])
-            start = end
-        return units
+            kept = _in_both(kept, may_match)
+        return _by_location(kept, self.layouts)
 
     @property
     def bytes_fetched(self) -> int:
@@ -348,3 +342,42 @@ class ShelfReader:
     def requests(self) -> int:
         """Return how many reads of rows were made so far."""
         return self._rows.requests
+
+
+# Ranges of units: the first one, and the one after the last. They ascend and do not overlap. A short directory may
+# claim millions of units, so nothing here has an entry for each unit.
+_Ranges = Sequence[tuple[int, int]]
+
+
+def _in_both(these: _Ranges, those: _Ranges) -> list[tuple[int, int]]:
+    """Return the units that are in both lists of ranges."""
+    both: list[tuple[int, int]] = []
+    at = other = 0
+    while at < len(these) and other < len(those):
+        (start, end), (other_start, other_end) = these[at], those[other]
+        if max(start, other_start) < min(end, other_end):
+            both.append((max(start, other_start), min(end, other_end)))
+        if end <= other_end:
+            at += 1
+        else:
+            other += 1
+    return both
+
+
+def _by_location(ranges: _Ranges, layouts: Sequence[UnitLayout]) -> list[Sequence[int]]:
+    """Return the units of each location, counted from its first one."""
+    units: list[Sequence[int]] = []
+    first = at = 0
+    for layout in layouts:
+        after = first + layout.num_units
+        pieces: list[range] = []
+        while at < len(ranges) and ranges[at][0] < after:
+            start, end = ranges[at]
+            pieces.append(range(max(start, first) - first, min(end, after) - first))
+            if end > after:
+                # The range continues in the next location.
+                break
+            at += 1
+        units.append(pieces[0] if len(pieces) == 1 else [unit for piece in pieces for unit in piece])
+        first = after
+    return units

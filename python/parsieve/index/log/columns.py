@@ -6,6 +6,7 @@ A renamed column keeps its index. A new column with the old name does not get it
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,7 @@ from parsieve.lake.rows.fields import fields_at
 from parsieve.predicate.column_names import ColumnNames
 from parsieve.predicate.elements import FIELD_ID, element_field, is_list
 from parsieve.predicate.expr import ELEMENT, KEY, VALUE, Column
-from parsieve.predicate.expressions.expression import Expression, computed, parse_call, parse_expression
-from parsieve.predicate.expressions.functions import FUNCTIONS
+from parsieve.predicate.expressions.expression import FORMS, Expression, computed, parse_call, parse_expression
 
 if TYPE_CHECKING:
     from parsieve._typing import ColumnName
@@ -60,15 +60,22 @@ def _values_path(names: ColumnNames, parts: Sequence[str]) -> ColumnPath:
         *above, last = parts if len(parts) > 1 else parts[0].rsplit(".", 1)
         container = _container(names, above, last) if above and last in _GROUPS else None
         if container is None or element_field(container.type, last) is None:
-            if not any(sign in parts[0] for sign in ("(", "->")):
+            if not any(sign in parts[0] for sign in ("(", "->", "::")):
                 raise
-            raise ColumnNotFoundError(
-                f"{error}. The functions of columns that can be indexed are {', '.join(FUNCTIONS)}"
-            ) from None
+            hint = _step_hint(parts[0])
+            raise ColumnNotFoundError(f"{error}. The expressions that can be indexed are {FORMS}{hint}") from None
         return (*container.path, last)
     if pt.is_map(column.type):
         raise UnsupportedError(f"{column} is a map; index its keys as {column}.key, or its values as {column}.value")
     return (*column.path, ELEMENT) if is_list(column.type) else column.path
+
+
+_STEP = re.compile(r"\s*(date_trunc|trunc|year|month|day|hour|date|date_part|extract)\s*\(", re.IGNORECASE)
+
+
+def _step_hint(text: str) -> str:
+    """Return how to index a part of a timestamp."""
+    return ". For a day, hour or year, index the timestamp itself" if _STEP.match(text) else ""
 
 
 # The group between a column and its values in Parquet.

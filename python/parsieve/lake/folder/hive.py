@@ -22,8 +22,25 @@ def texts_of(folder: str) -> dict[str, str | None]:
     for part in folder.split("/"):
         name, equals, value = part.partition("=")
         if equals and name:
-            texts[unquote(name)] = None if value == NULL else unquote(value)
+            column, text = _decoded(name, folder), _decoded(value, folder)
+            if column in texts:
+                raise UnsupportedError(
+                    f"{folder} has two values of the partition column {column!r}, and engines read different ones; "
+                    "rename one of the folders"
+                )
+            texts[column] = None if value == NULL else text
     return texts
+
+
+def _decoded(text: str, folder: str) -> str:
+    """Return a part of a folder's name without its escapes."""
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise UnsupportedError(
+            f"the escapes in the name of the folder {folder} are not UTF-8, and engines read them in different ways; "
+            "rename it"
+        ) from None
 
 
 def fields_of(folders: Iterable[str]) -> list[pa.Field]:

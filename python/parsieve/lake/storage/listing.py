@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter, itemgetter
-from stat import S_ISDIR
+from stat import S_ISDIR, S_ISREG
 from typing import NamedTuple, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve._core import UnsupportedError
-from parsieve.io.names import is_ignored
+from parsieve.io.names import NO_FILE, is_ignored, is_link_to_parent, kind_of_special, refuse_special
+from parsieve.observe.logs import FILES
 
 # A file that changed just before it was listed may change again without getting a new timestamp, so it has no token.
 # Kernels set timestamps once per tick. A timestamp of whole seconds may come from a filesystem with coarse timestamps.
@@ -102,8 +103,8 @@ _Properties = tuple[int, int, int, int, int]
 _properties_of = attrgetter("st_mode", "st_size", "st_mtime_ns", "st_ctime_ns", "st_ino")
 # How many files are described by Python objects at a time.
 _STATS_AT_ONCE = 1024
-# The errors of `stat` for names without rows: files deleted since the folder was listed, and broken or circular links.
-_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+# How many pipes, sockets and devices one warning lists.
+_WARNED_AT_ONCE = 5
 # Relative to an open folder, the kernel finds a file without resolving its whole path.
 _CAN_STAT_IN_FOLDER = os.stat in os.supports_dir_fd and os.listdir in os.supports_fd
 
@@ -141,6 +142,8 @@ class LocalListing:
         self._root = root
         # The time of the last listing, its folders, and its files. One assignment replaces all of them.
         self._last: tuple[int, dict[str, _Folder], Listing] = (0, {}, Listing.of(()))
+        # The pipes, sockets and devices that were logged.
+        self._warned: set[str] = set()
 
     def files(self) -> Listing:
         """Return all files that engines do not ignore, sorted by path."""
@@ -153,24 +156,37 @@ class LocalListing:
             # The clock was set back, so a changed file may get the same timestamps again.
             last_folders, files = {}, Listing.of(())
         folders: dict[str, _Folder] = {}
+        special: dict[str, int] = {}
         pending = [""]
         while pending:
             below = pending.pop()
             try:
-                folder = _list_folder(self._root, below, last_folders.get(below), now)
+                folder = _list_folder(self._root, below, last_folders.get(below), now, special)
             except OSError as error:
-                if below and error.errno in _NO_FILE:
+                if below and error.errno in NO_FILE:
                     # Removed since its parent was listed.
                     continue
+                if error.errno == errno.ENOTDIR:
+                    refuse_special(self._root)
                 raise
             folders[below] = folder
             pending.extend(f"{below}{name}/" for name in folder.folders)
+        self._warn(special)
         if len(folders) != len(last_folders) or any(
             last_folders.get(below) is not folder for below, folder in folders.items()
         ):
             files = _joined(folders)
         self._last = now, folders, files
         return files
+
+    def _warn(self, special: dict[str, int]) -> None:
+        """Log pipes, sockets and devices, each once. Engines skip them, or wait forever for a pipe's bytes."""
+        new = [path for path in special if path not in self._warned]
+        if new:
+            self._warned |= special.keys()
+            listed = ", ".join(f"{path} ({kind_of_special(special[path])})" for path in new[:_WARNED_AT_ONCE])
+            more = f" and {len(new) - _WARNED_AT_ONCE:,} more" if len(new) > _WARNED_AT_ONCE else ""
+            FILES.warning("%s leaves out what is not a file: %s%s", self._root, listed, more)
 
 
 def _joined(folders: dict[str, _Folder]) -> Listing:
@@ -188,14 +204,16 @@ def _joined(folders: dict[str, _Folder]) -> Listing:
     return _with_folders(columns, [name.rstrip("/") for name in names])
 
 
-def _list_folder(root: str, below: str, last: _Folder | None, now: int) -> _Folder:
+def _list_folder(root: str, below: str, last: _Folder | None, now: int, special: dict[str, int]) -> _Folder:
     """Return the contents of a folder: `last` itself if nothing changed."""
     path = f"{root}/{below}"
-    folders, properties = _read_folder(path)
+    if not _is_unicode(path):
+        raise UnsupportedError(f"folder name is not UTF-8: {path!r}; engines cannot open it, so rename it")
+    folders, properties = _read_folder(path, special)
     if last is not None and last.has_all_tokens and folders == last.names and properties.equals(last.properties):
         return last
     files = _files(path, below, properties, now)
-    listed = [name for name in folders if not _is_link_to_parent(path + name, root)]
+    listed = [name for name in folders if not is_link_to_parent(path + name, root)]
     return _Folder(properties, folders, listed, files, pc.all(pc.not_equal(files["token"], "")).as_py() is not False)
 
 
@@ -237,39 +255,40 @@ def _files(path: str, below: str, properties: pa.RecordBatch, now: int) -> pa.Re
     return pa.RecordBatch.from_arrays(columns, names=_SCHEMA.names[:5])
 
 
-def _read_folder(path: str) -> tuple[list[str], pa.RecordBatch]:
+def _read_folder(path: str, special: dict[str, int]) -> tuple[list[str], pa.RecordBatch]:
     """Return the names of the folders in a folder, and the properties of its files, both sorted. Follow links.
 
-    Names that engines ignore are left out.
+    Names that engines ignore are left out. The modes of pipes, sockets and devices are added to `special`.
     """
     if not _CAN_STAT_IN_FOLDER:
-        return _read_names(path, os.listdir(path), lambda name: os.stat(path + name))  # noqa: PTH116, PTH208
+        return _read_names(path, os.listdir(path), lambda name: os.stat(path + name), special)  # noqa: PTH116, PTH208
     folder = os.open(path, os.O_RDONLY)
     try:
-        return _read_names(path, os.listdir(folder), partial(os.stat, dir_fd=folder))  # noqa: PTH208
+        return _read_names(path, os.listdir(folder), partial(os.stat, dir_fd=folder), special)  # noqa: PTH208
     finally:
         os.close(folder)
 
 
 def _read_names(
-    path: str, names: Sequence[str], stat: Callable[[str], os.stat_result]
+    path: str, names: Sequence[str], stat: Callable[[str], os.stat_result], special: dict[str, int]
 ) -> tuple[list[str], pa.RecordBatch]:
     names = sorted(name for name in names if name[0] not in "._" or not is_ignored(name))
     folders, batches = list[str](), [_properties(path, [], [])]
     # The garbage collector visits the tuples of a large batch again and again.
     for start in range(0, len(names), _STATS_AT_ONCE):
         some, stats = _stat_all(names[start : start + _STATS_AT_ONCE], stat)
-        if any(map(S_ISDIR, set(map(itemgetter(0), stats)))):
+        if not all(map(S_ISREG, set(map(itemgetter(0), stats)))):
             entries = list(zip(some, stats, strict=True))
             folders += [name for name, (mode, *_) in entries if S_ISDIR(mode)]
-            entries = [entry for entry in entries if not S_ISDIR(entry[1][0])]
+            special.update({path + name: mode for name, (mode, *_) in entries if kind_of_special(mode)})
+            entries = [entry for entry in entries if S_ISREG(entry[1][0])]
             some, stats = [name for name, _ in entries], [stat for _, stat in entries]
         batches.append(_properties(path, some, stats))
     return folders, pa.concat_batches(batches)
 
 
 def _not_unicode(path: str, names: Iterable[str]) -> UnsupportedError:
-    name = next(name for name in names if not _is_unicode(name))
+    name = next(name for name in names if not _is_unicode(path + name))
     return UnsupportedError(f"file name is not UTF-8: {path + name!r}; engines cannot open it, so rename it")
 
 
@@ -286,14 +305,14 @@ def _stat_all(names: list[str], stat: Callable[[str], os.stat_result]) -> tuple[
         # `map` runs no Python code for each file, and keeps only a few numbers of each `stat_result`.
         return names, list(map(_properties_of, map(stat, names)))
     except OSError as error:
-        if error.errno not in _NO_FILE:
+        if error.errno not in NO_FILE:
             raise
     existing = []
     for name in names:
         try:
             existing.append((name, _properties_of(stat(name))))
         except OSError as error:
-            if error.errno not in _NO_FILE:
+            if error.errno not in NO_FILE:
                 raise
     return [name for name, _ in existing], [properties for _, properties in existing]
 
@@ -301,21 +320,9 @@ def _stat_all(names: list[str], stat: Callable[[str], os.stat_result]) -> tuple[
 def of_path(path: str, now: int) -> ListedFile:
     """Return a single file."""
     name = os.path.basename(path)  # noqa: PTH119
-    if not _is_unicode(name):
+    if not _is_unicode(path):
         raise _not_unicode(path.removesuffix(name), [name])
     _, size, modified, changed, inode = _properties_of(os.stat(path))  # noqa: PTH116
     latest = max(modified, changed)
     grain = COARSE_NS if latest % _SECOND_NS == 0 else TICK_NS
     return ListedFile(name, path, size, *token_of((size, modified, changed, inode), latest, now, grain))
-
-
-def _is_link_to_parent(path: str, root: str) -> bool:
-    """Return whether a folder is a link to one of the folders that contain it, possibly through other links."""
-    if not os.path.islink(path):  # noqa: PTH114
-        return False
-    target = os.path.realpath(path)
-    while len(path) > len(root):
-        path = os.path.dirname(path)  # noqa: PTH120
-        if os.path.commonpath((target, os.path.realpath(path))) == target:
-            return True
-    return False

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from parsieve._core import ParsieveError
 from parsieve.errors import ConflictError
+from parsieve.io.names import refuse_special
 from parsieve.io.sources import open_source
 from parsieve.lake.storage.listing import COARSE_NS, TICK_NS
 from parsieve.lake.storage.version import Version, local_version
@@ -76,6 +77,7 @@ class Pinned:
 
     def _pin(self) -> None:
         for _ in range(100):
+            refuse_special(self._path)
             descriptor = os.open(self._path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
             close = weakref.finalize(self, os.close, descriptor)
             # pyarrow opens the file again, so that it can read without Python's GIL. It keeps the size of the file from

@@ -16,7 +16,7 @@ from pyarrow import fs
 
 from parsieve._core import UnsupportedError
 from parsieve.io import index_location
-from parsieve.io.names import is_ignored
+from parsieve.io.names import is_ignored, refuse_special
 from parsieve.io.object_store import os_errors, store_at
 from parsieve.io.sources import ETAGS, Source, filesystem_of, local_path, open_source, open_version, written_at
 from parsieve.lake.storage.listing import (
@@ -191,6 +191,8 @@ class Storage:
 
     def open(self, path: str) -> Any:
         """Open a file for pyarrow."""
+        if self.is_local:
+            refuse_special(path)
         filesystem = self.arrow()
         if filesystem is not None:
             return filesystem.open_input_file(path)

@@ -29,7 +29,14 @@ _CAST = re.compile(r"\s*(.*?)\s+AS\s+(?:BIGINT|LONG|INT64)\s*\Z", re.IGNORECASE 
 _ARGUMENT = re.compile(r"""\s*(?:'((?:[^']|'')*)'|((?:"(?:[^"]|"")*"|\w+)(?:\.(?:"(?:[^"]|"")*"|\w+))*))\s*(,|\Z)""")
 _NAME = re.compile(r'"((?:[^"]|"")*)"|(\w+)')
 # Other names that engines have for a function of the same meaning.
-_SYNONYMS = {"get_json_object": "json_extract_string", "json_extract_scalar": "json_extract_string"}
+_SYNONYMS = {
+    "get_json_object": "json_extract_string",
+    "json_extract_scalar": "json_extract_string",
+    "lcase": "lower",
+    "ucase": "upper",
+}
+# The expressions that can be indexed, for error messages.
+FORMS = "lower(text), upper(text), CAST(text AS BIGINT), json_extract_string(text, '$.a.b'), and composite keys (a, b)"
 
 
 @dataclass(frozen=True, slots=True)

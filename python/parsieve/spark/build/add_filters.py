@@ -53,7 +53,8 @@ def add_filters(
 
     The summary has one row for each file: `path`; `status`, which is "added", "unchanged" (there was nothing to add) or
     "failed"; `filters` and `bytes`, the number and the size of the new filters; `seconds`; and the `error`, if any. A
-    file that fails does not affect the others.
+    file that fails does not affect the others. A file with links in a folder is changed once. A file that only a link
+    out of the folder leads to is not changed, and is "failed".
 
     Args:
         spark: your own session, or one from `pss.session()`. Its settings and views do not change.

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from parsieve.filters.options import checked_fpp
+from parsieve.index.accounts import Account, disagreements
 from parsieve.index.bloom import build as bloom
 from parsieve.index.build.kinds import by_content, check_kind, content_of
-from parsieve.index.build.settle import log_left_out, settle, unsettled
 from parsieve.index.log.columns import column_paths, paths_of
 from parsieve.index.log.commit import Commit, TableState
 from parsieve.index.log.log import Log
@@ -16,7 +16,7 @@ from parsieve.index.pages import maintain
 from parsieve.index.sieve import build as sieve
 from parsieve.index.text.build import build as build_text
 from parsieve.index.text.build import check_columns
-from parsieve.observe.logs import SPARK, place
+from parsieve.observe.logs import INDEX, SPARK, place
 from parsieve.predicate.expressions.expression import index_name
 from parsieve.spark.build import kinds
 from parsieve.spark.build.executor import MEMORY, SparkExecutor
@@ -100,11 +100,11 @@ def build_index(
     bloom_rate = BLOOM_FPP if rate is None or rate == "auto" else rate
     lake, store = lake_and_writable_store(spark, table, index_location, storage_options)
     log = Log(store)
-    snapshot = settle(lake, lake.snapshot(as_of))
+    account = Account()
+    snapshot = account.settle(lake, lake.snapshot(as_of))
     named = [columns] if isinstance(columns, str) else columns
     names = [name if isinstance(name, str) else tuple(name) for name in named]
     paths = paths_of(column_paths(names, snapshot.schema))
-    log_left_out(unsettled(snapshot), f"the index in {store}")
     chosen, layouts, text_units = kinds.choose(
         lake, snapshot, paths, kind, unit=unit, fpp=sieve_rate, keep_keys=bool(keep_keys)
     )
@@ -113,7 +113,7 @@ def build_index(
     # Check the Bloom columns first, so that nothing is built if one of them cannot be.
     bloom.fields_of(snapshot.schema, blooms)
     check_columns(snapshot.schema, list(text_units))
-    executor = SparkExecutor(spark, store, memory, options, parts)
+    executor = SparkExecutor(spark, store, memory, options, parts, account=account)
     version = None
     if sieves:
         version = sieve.build(log, lake, snapshot, sieves, executor, layouts=layouts)
@@ -124,8 +124,12 @@ def build_index(
         version = build_text(log, lake, snapshot, texts, executor, units=text_units, fpp=text_rate, content=content)
     if version is not None:
         version = maintain.ensure(log, lake, snapshot, executor, pages).version
+    account.warn(store)
     for path, choice in chosen.items():
         SPARK.info("build index of %s in %s: %s", index_name(path), place(lake.uri), choice)
     # If "auto" built nothing, return the existing index, or an empty one.
     empty = Commit(0, "", None, 0, "none", TableState.of(snapshot), {}, {})
-    return view_of(log, version or log.newest() or empty)
+    view = view_of(log, version or log.newest() or empty)
+    for note in disagreements(view, sieves):
+        INDEX.warning("the index in %s: %s", store, note)
+    return view

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from parsieve import _core
+from parsieve.index.accounts import Account
 from parsieve.index.bloom.shelf import BLOCK, SHELF_BYTES
 from parsieve.index.build.executor import CHANGE_COST
 from parsieve.index.pages.build import put_in_parts
@@ -53,6 +54,8 @@ class SparkExecutor:
     shelf_bytes: int | None = None
     # The slices that filters were filled for so far.
     outcomes: list[bloom.Outcome] = field(default_factory=list)
+    # Records the slices that could not be read.
+    account: Account = field(default_factory=Account)
     _runs: list[runs.Run] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -103,6 +106,9 @@ class SparkExecutor:
             for path, column in answer.items():
                 rows[path].append(column)
         self._runs += [run for column in rows.values() for run in column.runs]
+        for column in rows.values():
+            for number, error in column.failed.items():
+                self.account.leave_out(slices[number], error)
         return rows
 
     def build_bases(
@@ -191,6 +197,7 @@ class SparkExecutor:
             self.outcomes.append(bloom.Outcome(file_slice, len(rates), num_bytes, part.seconds, part.error))
             if part.error is not None:
                 failed[file_slice.location] = part.error
+                self.account.leave_out(file_slice, part.error)
         return shelves, failed
 
     def map_pages(self, lake: Lake, slices: Sequence[Slice]) -> MapReport:

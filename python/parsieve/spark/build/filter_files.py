@@ -7,6 +7,7 @@ one fails, looks again, and finds the filters of the other.
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError, ConflictError
 from parsieve.filters import rewrite
+from parsieve.filters.folder_run import OUTSIDE
 from parsieve.filters.options import AddOptions
 from parsieve.filters.upload import is_remote
 from parsieve.spark.runtime import executors
@@ -62,7 +64,7 @@ def add_to_files(spark: Any, lake: ParquetDir, options: Mapping[str, Any], repla
             "file again, or build an index instead"
         )
     options = {**options, "upload": not storage.is_local, "threads": 1}
-    files = [file for file in storage.list() if file.size]
+    files, outside = _inside(storage, [file for file in storage.list() if file.size])
     tasks = [
         _AddTask(storage, files[start:end], options, replace)
         for start, end in executors.shares(spark, [file.size for file in files])
@@ -73,7 +75,28 @@ def add_to_files(spark: Any, lake: ParquetDir, options: Mapping[str, Any], repla
     if results and len(argument_errors) == len(results):
         # The arguments fit no file, so they are wrong.
         raise argument_errors[0]
-    return [done for done, _ in results]
+    return sorted([done for done, _ in results] + outside)
+
+
+def _inside(storage: Storage, files: Sequence[ListedFile]) -> tuple[list[ListedFile], list[FileResult]]:
+    """Return each file once, and a failure for each file that is outside of the folder, behind a link."""
+    if not storage.is_local:
+        return list(files), []
+    root = os.path.realpath(storage.root)
+    real_folders: dict[str, str] = {}
+    inside: dict[str, ListedFile] = {}
+    outside: list[FileResult] = []
+    # Names that are links come last, so that the result names the file itself.
+    for is_link, file in sorted((os.path.islink(file.path), file) for file in files):  # noqa: PTH114
+        folder, name = os.path.split(file.path)
+        if folder not in real_folders:
+            real_folders[folder] = os.path.realpath(folder)
+        real = os.path.realpath(file.path) if is_link else os.path.join(real_folders[folder], name)  # noqa: PTH118
+        if os.path.commonpath((root, real)) == root:
+            inside.setdefault(real, file)
+        else:
+            outside.append(FileResult(storage.address(file.path), "failed", 0, 0, 0.0, OUTSIDE))
+    return sorted(inside.values()), outside
 
 
 def _add(task: _AddTask) -> list[tuple[FileResult, Exception | None]]:

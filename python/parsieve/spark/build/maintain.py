@@ -10,9 +10,9 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from parsieve.index.accounts import Account
 from parsieve.index.bloom.update import update as update_bloom
 from parsieve.index.build.expired import repeat_if_expired
-from parsieve.index.build.settle import log_left_out, settle, unsettled
 from parsieve.index.log.columns import paths_of
 from parsieve.index.log.log import Log
 from parsieve.index.log.parts import naming_remedy
@@ -64,9 +64,9 @@ def update_index(
     """
     lake, store = lake_and_writable_store(spark, table, index_location, storage_options)
     log = Log(store)
-    snapshot = settle(lake, lake.snapshot(as_of))
-    log_left_out(unsettled(snapshot), f"the index in {store}")
-    executor = SparkExecutor(spark, store, memory)
+    account = Account()
+    snapshot = account.settle(lake, lake.snapshot(as_of))
+    executor = SparkExecutor(spark, store, memory, account=account)
 
     def update(_: View | None) -> Commit:
         with naming_remedy():
@@ -75,6 +75,7 @@ def update_index(
             return maintain.update(log, lake, snapshot, executor).version or version
 
     view = view_of(log, repeat_if_expired(TableIndex(store), update))
+    account.warn(store)
     SPARK.info("update index of %s: version %d", place(lake.uri), view.version)
     return view
 
@@ -114,6 +115,7 @@ def compact(
             return maintain.compact(log, purge=purge) or version
 
     view = view_of(log, repeat_if_expired(TableIndex(store), merge))
+    executor.account.warn(store)
     SPARK.info("compact index of %s: version %d", place(lake.uri), view.version)
     return view
 
