@@ -49,9 +49,9 @@ class MeasuredIndex:
     def kept_units(self, question: Question) -> Any:
         """Return the units that the index keeps, in ascending order."""
         if question.low.equals(question.high):
-            answer = self._reader.ask(query.equals(question.low))
+            answer = self._reader.find_units(query.equals(question.low))
         else:
-            answer = self._reader.ask(query.between(question.low, question.high))
+            answer = self._reader.find_units(query.between(question.low, question.high))
         units = np.arange(self.num_units) if answer is None else self._numbered(answer)
         if self._bloom is not None and question.low.equals(question.high):
             excluded = self._bloom.excluded(pa.array([question.low.as_py()], question.low.type))

@@ -1,4 +1,4 @@
-"""What threads and forked processes share: properties that are computed once, and locks."""
+"""Cached properties and locks that threads and forked processes can share."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ else:
     class cached_property:  # noqa: N801 - the name in functools
         """Compute a property of an object at its first use, as `functools.cached_property` does since Python 3.12.
 
-        In Python 3.11, all objects of a class share one lock, which is held while the property is computed. So
-        threads wait for each other, and a process that is forked in this moment waits forever. Without it, two threads
-        may compute the same value.
+        Python 3.11 holds one lock for all objects of a class while it computes the property. So threads wait for each
+        other, and a process that is forked meanwhile waits forever. Without the lock, two threads may compute the same
+        value.
         """
 
         def __init__(self, compute: Callable[[Any], Any]) -> None:
@@ -38,9 +38,9 @@ else:
 
 
 class Lock:
-    """A lock that is free in a forked process, even if another thread held it then, which the process does not have.
+    """A lock that is free in a forked process, even if another thread held it during the fork.
 
-    What it guards must be usable after each statement, so that the process can continue with it.
+    The guarded data must be valid after each statement, because the forked process continues with it.
     """
 
     __slots__ = ("__weakref__", "_lock")

@@ -14,9 +14,9 @@ from parsieve.lake.base import AsOf, ColumnPath, Lake
 from parsieve.lake.open import open_lake
 from parsieve.observe.notebook import html_of
 from parsieve.plan.evidence.questions import (
-    Among,
-    HoldsText,
-    HoldsWord,
+    HasAnyOf,
+    HasMatch,
+    HasWord,
     Question,
     leaves,
     question_tree,
@@ -294,10 +294,10 @@ def _usage_of(path: ColumnPath, questions: Sequence[Question]) -> ColumnUsage:
     from parsieve.index.text.advice import Needle
 
     own = [question for question in questions if question.column.path == path]
-    inside = [question for question in own if isinstance(question, HoldsText | HoldsWord)]
+    inside = [question for question in own if isinstance(question, HasMatch | HasWord)]
     return ColumnUsage(
         keys=len(inside) < len(own) or not own,
-        ranges=any(not isinstance(question, Among) for question in own if question not in inside),
+        ranges=any(not isinstance(question, HasAnyOf) for question in own if question not in inside),
         needles=tuple(Needle(trigrams_of_question(one) or (), words_of_question(one) or ()) for one in inside),
     )
 

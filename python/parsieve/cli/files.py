@@ -178,7 +178,7 @@ def _hint_at_index(options: argparse.Namespace, written: bool) -> None:
 def _all(
     options: argparse.Namespace, folder: Path, work: Callable[[Path], Any], change: Change | None = None
 ) -> tuple[list[Outcome[Any]], list[dict[str, str]]]:
-    """Do the work for all files of a folder. Also return what was left out, with the reasons, for JSON."""
+    """Do the work for all files of a folder. Also return the skipped names with the reasons, for JSON."""
     found = find_files(folder, change)
     if change is not None:
         refuse_table_files(found.files)

@@ -229,7 +229,7 @@ def disagreements(view: View, paths: Sequence[ColumnPath]) -> list[str]:
         if path not in view.columns or not is_expression(path):
             continue
         # The index has a null for each such value.
-        answer = view.reader(path).ask(query.is_null())
+        answer = view.reader(path).find_units(query.is_null())
         num_doubtful = 0 if answer is None else pc.count_distinct(answer.ids).as_py()
         if num_doubtful:
             name = index_name(path)

@@ -155,7 +155,7 @@ class View:
     def lookup(self, column: str | Sequence[str], query: Query) -> set[Location]:
         """Return the covered locations that may match. Locations that the column does not cover must be kept too."""
         reader = self.reader(column)
-        answer = reader.ask(query)
+        answer = reader.find_units(query)
         if answer is None:
             return set(reader.bound)
         kept = set(answer.ids.to_pylist())
@@ -167,9 +167,9 @@ class View:
 
         If files of this version were expired, the newest version answers instead.
         """
-        return self.ask(column, query, slices)[0]
+        return self.find_units(column, query, slices)[0]
 
-    def ask(
+    def find_units(
         self, column: str | Sequence[str], query: Query, slices: Sequence[Slice]
     ) -> tuple[pa.BooleanArray, Answer | None]:
         """Return the result of `may_match`, and the units that may match.
@@ -177,7 +177,7 @@ class View:
         The units are None if all of them may match, or if the newest version answers for this one.
         """
         reader = self.reader(column)
-        answer = reader.ask(query)
+        answer = reader.find_units(query)
         numbers = reader.numbered(slices)
         if reader.gone:
             newer = self._newest()

@@ -206,13 +206,13 @@ class Lake(ABC):
         """Return the attributes that a copy in another process needs to read the table again."""
         return {}
 
-    def beside(self, name: str) -> Any:
+    def folder_address(self, name: str) -> Any:
         """Return the address of a folder inside the table's folder: a path, a URI, or a (filesystem, path) pair."""
         return f"{self.uri.rstrip('/')}/{name}"
 
     def places(self) -> Places:
         """Return the default locations of the table's index."""
-        return Places(self.beside(BELOW))
+        return Places(self.folder_address(BELOW))
 
     def problem_with_index(self, store: Store) -> str:
         """Return why an index of this table must not be written to a store, or "" if it may be."""

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from parsieve.lake.base import Snapshot
 from parsieve.plan.cost.experience import Experience
 from parsieve.plan.evidence.candidates import Candidates
-from parsieve.plan.evidence.questions import Among, Begins, Within, leaves
+from parsieve.plan.evidence.questions import HasAnyOf, HasInRange, HasPrefix, leaves
 from parsieve.plan.evidence.row_groups import GroupJudge, excluded_share
 
 # Size of the first batch of files, and the factor by which each further batch grows while that pays off.
@@ -36,7 +36,7 @@ class CostModel:
         The first few are a sample. As long as the share of rows that they exclude pays for reading, the batches grow.
         """
         chosen: list[int] = []
-        if not any(isinstance(question, Among | Within | Begins) for question in leaves(self._files.tree)):
+        if not any(isinstance(question, HasAnyOf | HasInRange | HasPrefix) for question in leaves(self._files.tree)):
             return chosen
         batch_size, excluded = SAMPLE, 0.0
         while len(candidates):

@@ -16,7 +16,7 @@ from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.footers import Cost
 from parsieve.plan.evidence.indexes import apply_indexes, either
 from parsieve.plan.evidence.minmax import lake_statistics, partitions
-from parsieve.plan.evidence.questions import HoldsText, HoldsWord, Question, leaves, question_tree
+from parsieve.plan.evidence.questions import HasMatch, HasWord, Question, leaves, question_tree
 from parsieve.plan.evidence.row_groups import GroupJudge
 from parsieve.plan.plan import Plan
 from parsieve.plan.record import PlanRecord
@@ -124,7 +124,7 @@ def _answered_by_statistics(snapshot: Snapshot, questions: Sequence[Question]) -
     # Footers have no answer about text inside strings.
     everything = pa.repeat(pa.scalar(True), len(snapshot.slices))
     return [
-        everything if isinstance(question, HoldsText | HoldsWord) else by_column[question.column.path]
+        everything if isinstance(question, HasMatch | HasWord) else by_column[question.column.path]
         for question in questions
     ]
 

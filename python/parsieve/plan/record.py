@@ -16,13 +16,13 @@ from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.footers import Cost
 from parsieve.plan.evidence.indexes import Health
 from parsieve.plan.evidence.questions import (
-    Among,
-    Begins,
     Constant,
-    HoldsText,
-    HoldsWord,
+    HasAnyOf,
+    HasInRange,
+    HasMatch,
+    HasPrefix,
+    HasWord,
     Question,
-    Within,
     leaves,
     trigrams_of_question,
     words_of_question,
@@ -35,7 +35,7 @@ from parsieve.sharing import cached_property
 from parsieve.wording import count
 
 # The questions that look for some rows.
-_LOOKUPS = (Among, Begins, HoldsText, HoldsWord, Within)
+_LOOKUPS = (HasAnyOf, HasPrefix, HasMatch, HasWord, HasInRange)
 # Attributes that a pickle leaves out.
 _EVIDENCE = ("files", "groups", "rows", "_units", "pages")
 
@@ -222,7 +222,7 @@ class PlanRecord:
     @cached_property
     def unused_texts(self) -> list[str]:
         """The conditions about text inside strings that can skip no file, because they are too short."""
-        questions = [question for question in leaves(self.files.tree) if isinstance(question, HoldsText)]
+        questions = [question for question in leaves(self.files.tree) if isinstance(question, HasMatch)]
         unused = [question for question in questions if not trigrams_of_question(question)]
         return list(dict.fromkeys(str(question) for question in unused if not words_of_question(question)))
 
@@ -239,9 +239,9 @@ class PlanRecord:
     def target(self) -> Literal["key", "keys", "rows"]:
         """Whether the predicate looks up one key, several keys, or other rows."""
         lookups = [question for question in leaves(self.files.tree) if isinstance(question, _LOOKUPS)]
-        if len(lookups) == 1 and isinstance(lookups[0], Among) and len(lookups[0].values) == 1:
+        if len(lookups) == 1 and isinstance(lookups[0], HasAnyOf) and len(lookups[0].values) == 1:
             return "key"
-        return "keys" if all(isinstance(question, Among) for question in lookups) else "rows"
+        return "keys" if all(isinstance(question, HasAnyOf) for question in lookups) else "rows"
 
     def without_evidence(self) -> dict[str, Any]:
         """Return the attributes of a copy for another process: every result, and no evidence."""
@@ -252,9 +252,9 @@ class PlanRecord:
 
 
 def _no_evidence(question: Question) -> str:
-    if isinstance(question, HoldsText):
+    if isinstance(question, HasMatch):
         return "no usable text index"
-    if isinstance(question, HoldsWord):
+    if isinstance(question, HasWord):
         return "no usable text or words index"
     return "no min/max statistics, index or filter"
 

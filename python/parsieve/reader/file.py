@@ -26,8 +26,8 @@ from parsieve.predicate.evaluate import Condition
 from parsieve.reader.footers import FileVersion, FooterCache, KnownFile
 from parsieve.reader.request import Candidates, ReadRequest
 
-# A file is read in parts if its candidate rows have more compressed bytes than this, or if their values take more
-# memory than this, by what the file states.
+# A file is read in parts if its candidate rows have more compressed bytes than the first limit, or if their values take
+# more memory than the second one, according to the sizes in the file.
 PART_BYTES = 32 << 20
 PART_MEMORY = 64 << 20
 # The most parts of one row group. A file may state any size.

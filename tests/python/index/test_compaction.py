@@ -279,7 +279,7 @@ def test_a_compaction_without_purge_is_reported_with_the_files_it_read(tmp_path:
 def unit_answer(view: View, lookup: query.Query) -> set[tuple[Location, int]]:
     """Return the units that may match, by location."""
     reader = view.reader("k")
-    answer = reader.ask(lookup)
+    answer = reader.find_units(lookup)
     assert answer is not None
     locations = {slice_id: location for location, slice_id in (reader.bindings.ids or {}).items()}
     units = set()

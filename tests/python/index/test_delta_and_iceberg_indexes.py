@@ -77,7 +77,7 @@ def test_the_index_answers_for_every_snapshot_of_its_table(tmp_path: Path, make:
         r = random.Random(5)
         change(r)
         lake = open_table_lake()
-        index = TableIndex(lake.beside(BELOW))
+        index = TableIndex(lake.folder_address(BELOW))
         index.build(lake, lake.snapshot(), ["k", "s"], progress=False)
         snapshots = []
         for _ in range(8):

@@ -278,6 +278,7 @@ def test_int96_is_read_exactly_or_rejected(tmp_path: Path) -> None:
     [
         ("p=1/p=2", "p=1/p=2 has two values of the partition column 'p'"),
         ("p=1/x/%70=1", "has two values of the partition column 'p'"),
+        ("p=1/P=1", "p=1/P=1 has two partition columns whose names differ only in case"),
         ("p=%FF", "the escapes in the name of the folder p=%FF are not UTF-8"),
         ("%C3=1", "the escapes in the name of the folder %C3=1 are not UTF-8"),
     ],

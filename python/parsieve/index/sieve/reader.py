@@ -151,7 +151,7 @@ class ColumnReader:
             return {Location(partition, group): number for number, (partition, group) in enumerate(places)}
         return self.bindings.ids or {}
 
-    def ask(self, query: Query) -> Answer | None:
+    def find_units(self, query: Query) -> Answer | None:
         """Return the slices and units that may match, or None for all of them."""
         timeline = self.timeline
         if timeline is None:

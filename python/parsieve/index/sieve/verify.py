@@ -126,7 +126,7 @@ class _Lookup:
     def missing_side(self) -> str | None:
         """Look the rows without a key up. Describe the rows that are not found."""
         for units, query, kind in [(self._nulls, is_null(), "nulls"), (self._nans, is_nan(), "NaN")]:
-            answer = self._reader.ask(query) if units else None
+            answer = self._reader.find_units(query) if units else None
             if answer is None:
                 continue
             rows = zip(answer.ids.to_pylist(), answer.units.to_pylist(), strict=True)

@@ -28,6 +28,11 @@ def texts_of(folder: str) -> dict[str, str | None]:
                     f"{folder} has two values of the partition column {column!r}, and engines read different ones; "
                     "rename one of the folders"
                 )
+            if column.lower() in map(str.lower, texts):
+                raise UnsupportedError(
+                    f"{folder} has two partition columns whose names differ only in case, and engines disagree about "
+                    "their values; rename one of the folders"
+                )
             texts[column] = None if value == NULL else text
     return texts
 

@@ -86,16 +86,16 @@ class ParquetDir(Adapter):
         self.uri = self._storage.uri
         self.storage_options = self._storage.options
 
-    def beside(self, name: str) -> Any:
+    def folder_address(self, name: str) -> Any:
         """Return the address of a folder inside the table's folder."""
-        return self._storage.beside(name)
+        return self._storage.folder_address(name)
 
     def places(self) -> Places:
         """Return a location next to the folder, so that readers of the folder do not find the index.
 
         The second location is inside the folder, where version 0.1 stored the index.
         """
-        below = self.beside(BELOW)
+        below = self.folder_address(BELOW)
         if self._storage.is_single_file():
             return Places(below)
         problem = (

@@ -129,9 +129,9 @@ class Hudi(Adapter):
         # The file groups that each instant wrote. A completed instant never changes.
         self._written: dict[str, frozenset[tuple[str, str]]] = {}
 
-    def beside(self, name: str) -> Any:
+    def folder_address(self, name: str) -> Any:
         """Return the address of a folder inside the table's folder."""
-        return self._storage.beside(name)
+        return self._storage.folder_address(name)
 
     @property
     def storage(self) -> Storage:

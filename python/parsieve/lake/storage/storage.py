@@ -148,14 +148,14 @@ class Storage:
             self._buckets[uri] = Storage(uri, self.options)
         return self._buckets[uri]
 
-    def beside(self, name: str) -> Any:
+    def folder_address(self, name: str) -> Any:
         """Return the address of a folder inside this one: a path, a URI, or a (filesystem, path) pair."""
         if self.filesystem is not None and not self.prefix:
             return self.filesystem, self.join(name)
         return f"{self.uri.rstrip('/')}/{name}"
 
     def next_to(self) -> Any:
-        """Return the address of the folder for the index outside this folder, in the form of `beside`, or None."""
+        """Return the address of the folder for the index outside this folder, as `folder_address` does, or None."""
         if self.filesystem is None:
             return index_location.next_to_local(self.root)
         if self.prefix:

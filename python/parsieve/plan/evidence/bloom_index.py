@@ -16,7 +16,7 @@ from parsieve.index.view import View
 from parsieve.lake.base import Location, Slice
 from parsieve.lake.slices import Slices, locations_and_tokens
 from parsieve.plan.evidence.base import Evidence
-from parsieve.plan.evidence.questions import Among, Question, trigrams_of_question, words_of_question
+from parsieve.plan.evidence.questions import HasAnyOf, Question, trigrams_of_question, words_of_question
 from parsieve.plan.evidence.sieve_index import UnitAnswer, UnitRanges
 
 
@@ -32,14 +32,14 @@ class BloomIndexEvidence(Evidence):
         self.failed: dict[str, str] = {}
 
     def _reader(self, question: Question) -> BloomReader | None:
-        if not isinstance(question, Among):
+        if not isinstance(question, HasAnyOf):
             return None
         return self._view.bloom(question.column.path, question.column.field_id)
 
     def may_match(self, question: Question, candidates: pa.BooleanArray) -> pa.BooleanArray | None:
         """Look the values up in the filters of all slices together."""
         reader = self._reader(question)
-        if reader is None or not isinstance(question, Among):
+        if reader is None or not isinstance(question, HasAnyOf):
             return None
         try:
             return reader.may_match(question.values, self._slices)
@@ -73,7 +73,7 @@ class BloomIndexEvidence(Evidence):
     ) -> float | None:
         """Derive the number of false positives from the filters' rate and the number of excluded files."""
         reader = self._reader(question)
-        if reader is None or not isinstance(question, Among):
+        if reader is None or not isinstance(question, HasAnyOf):
             return None
         rate = 1 - (1 - reader.state.fpp) ** len(question.values)
         excluded = pc.and_not(candidates, answer).true_count

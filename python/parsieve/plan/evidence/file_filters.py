@@ -14,7 +14,7 @@ from parsieve.filters.open import FileFilters, check_unchanged, version_of
 from parsieve.plan.cost.medium import Medium, read_all
 from parsieve.plan.evidence.base import Evidence
 from parsieve.plan.evidence.footers import ChunkStatistics, Cost, FileFooter, stores_only
-from parsieve.plan.evidence.questions import Among, Question
+from parsieve.plan.evidence.questions import HasAnyOf, Question
 from parsieve.predicate.builder import is_text
 
 # For this many values, a filter almost always claims to contain one.
@@ -36,7 +36,7 @@ class FilterAnswers:
         self.questions = {
             question: question
             for question in questions
-            if isinstance(question, Among) and len(question.values) <= MOST_VALUES
+            if isinstance(question, HasAnyOf) and len(question.values) <= MOST_VALUES
         }
         self._source = source
         self._medium = medium
@@ -104,7 +104,7 @@ def _can_answer(chunks: ChunkStatistics, kind: pa.DataType) -> bool:
     return not is_bytewise or stores_only(chunks.stored, kind) is True
 
 
-def _answer(filters: FileFilters, path: tuple[str, ...], question: Among) -> dict[Question, list[bool]]:
+def _answer(filters: FileFilters, path: tuple[str, ...], question: HasAnyOf) -> dict[Question, list[bool]]:
     try:
         return {question: filters.might_contain({path: question.values})}
     except (ParsieveError, OSError, ValueError):

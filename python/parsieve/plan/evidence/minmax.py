@@ -13,15 +13,15 @@ import pyarrow.compute as pc
 from parsieve.lake.slices import PartitionColumn
 from parsieve.plan.evidence.base import Evidence
 from parsieve.plan.evidence.questions import (
-    Among,
-    Begins,
-    Beyond,
+    HasAnyOf,
+    HasInRange,
     HasNan,
     HasNull,
+    HasOtherThan,
+    HasOtherType,
+    HasPrefix,
     HasValue,
-    Outside,
     Question,
-    Within,
     comparable,
     sample_of,
 )
@@ -74,7 +74,7 @@ class MinMax(Evidence):
         nulls, values = bounds.nulls[unit].as_py(), bounds.values[unit].as_py()
         if values is not None and nulls == values:
             return "all values are null" if values else "it has no rows"
-        if isinstance(question, Beyond):
+        if isinstance(question, HasOtherType):
             return f"all values are of type {question.column.value_type}"
         if isinstance(question, HasNull):
             return "no nulls"
@@ -108,20 +108,20 @@ def may_match(question: Question, bounds: ColumnBounds) -> pa.BooleanArray | Non
             if not pa.types.is_floating(question.column.value_type):
                 return _all(some, False)
             return some if bounds.nans is None else pc.and_(some, _not(pc.equal(bounds.nans, 0)))
-        case Beyond():
+        case HasOtherType():
             return None if bounds.fits is None else pc.and_(some, pc.invert(bounds.fits))
     try:
         lower, upper = comparable(bounds.lower), comparable(bounds.upper)
         match question:
-            case Within():
-                return pc.and_(some, _within(question, lower, upper))
-            case Among(_, values):
-                return pc.and_(some, _among(comparable(values), lower, upper))
-            case Outside(_, values):
+            case HasInRange():
+                return pc.and_(some, _in_range(question, lower, upper))
+            case HasAnyOf(_, values):
+                return pc.and_(some, _any_of(comparable(values), lower, upper))
+            case HasOtherThan(_, values):
                 constant = pc.and_(pc.equal(lower, upper), pc.is_in(lower, value_set=comparable(values)))
                 return pc.and_(some, _not(constant))
-            case Begins(_, prefix, opposite):
-                return pc.and_(some, _begins(_bytes(prefix), opposite, lower, upper))
+            case HasPrefix(_, prefix, opposite):
+                return pc.and_(some, _has_prefix(_bytes(prefix), opposite, lower, upper))
     except pa.ArrowNotImplementedError:
         # pyarrow cannot compare this type.
         return None
@@ -141,7 +141,7 @@ def _scalar(value: Literal) -> pa.Scalar:
     return comparable(pa.repeat(value.scalar, 1))[0]
 
 
-def _within(question: Within, lower: pa.Array, upper: pa.Array) -> pa.BooleanArray:
+def _in_range(question: HasInRange, lower: pa.Array, upper: pa.Array) -> pa.BooleanArray:
     mask = _all(lower, True)
     if question.low is not None:
         below = pc.less_equal if question.low_open else pc.less
@@ -152,14 +152,14 @@ def _within(question: Within, lower: pa.Array, upper: pa.Array) -> pa.BooleanArr
     return mask
 
 
-def _among(values: pa.Array, lower: pa.Array, upper: pa.Array) -> pa.BooleanArray:
+def _any_of(values: pa.Array, lower: pa.Array, upper: pa.Array) -> pa.BooleanArray:
     if len(values) <= FEW:
         mask = _all(lower, False)
         for value in values:
             mask = pc.or_(mask, _not(pc.or_kleene(pc.less(upper, value), pc.greater(lower, value))))
         return mask
     if len(values) > MANY:
-        mask = _among(sample_of(values, SAMPLE), lower, upper)
+        mask = _any_of(sample_of(values, SAMPLE), lower, upper)
         if mask.true_count == len(mask):
             return mask
     return _has_value_between(lower, upper, values)
@@ -189,7 +189,7 @@ def _bytes(prefix: Literal) -> bytes:
     return value.encode() if isinstance(value, str) else bytes(value)
 
 
-def _begins(prefix: bytes, opposite: bool, lower: pa.Array, upper: pa.Array) -> pa.BooleanArray:
+def _has_prefix(prefix: bytes, opposite: bool, lower: pa.Array, upper: pa.Array) -> pa.BooleanArray:
     if opposite:
         # If both bounds begin with the prefix, every value between them does too.
         return _not(pc.and_(pc.starts_with(lower, prefix), pc.starts_with(upper, prefix)))

@@ -29,7 +29,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Within(Question):
+class HasInRange(Question):
     """Is there a value between two bounds, other than NaN? None means no bound."""
 
     low: Literal | None = None
@@ -46,7 +46,7 @@ class Within(Question):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Among(Question):
+class HasAnyOf(Question):
     """Is there one of these values? They have the column's type, are distinct, and none is NaN."""
 
     values: pa.Array
@@ -58,17 +58,17 @@ class Among(Question):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outside(Question):
+class HasOtherThan(Question):
     """Is there a value other than these, and other than NaN?"""
 
     values: pa.Array
 
     def __str__(self) -> str:
-        return f"NOT ({Among(self.column, self.values)})"
+        return f"NOT ({HasAnyOf(self.column, self.values)})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Begins(Question):
+class HasPrefix(Question):
     """Is there a text or bytes value that begins with a prefix, or with `opposite`, one that does not?"""
 
     prefix: Literal
@@ -79,7 +79,7 @@ class Begins(Question):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HoldsText(Question):
+class HasMatch(Question):
     """Is there a text that matches a pattern of LIKE?"""
 
     like: typed.Like
@@ -89,7 +89,7 @@ class HoldsText(Question):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HoldsWord(Question):
+class HasWord(Question):
     """Is there a text with a word?"""
 
     test: typed.HasToken
@@ -123,7 +123,7 @@ class HasNan(Question):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Beyond(Question):
+class HasOtherType(Question):
     """Is there a value that is not of the column's type, in a file that stores another type?"""
 
     def __str__(self) -> str:
@@ -185,11 +185,11 @@ def _tree(expr: Expr) -> Tree:
         case typed.Compare(column, op, value):
             return _compare(column, op, value)
         case typed.In(column, values):
-            return Among(column, values)
+            return HasAnyOf(column, values)
         case typed.Not(typed.In(column, values)):
-            return _or_nan(Outside(column, values))
+            return _or_nan(HasOtherThan(column, values))
         case typed.OutOfType(column):
-            return Beyond(column)
+            return HasOtherType(column)
         case typed.Not(typed.OutOfType(column)):
             # True for every value of the table's type, and maybe for values of other types.
             return HasValue(column)
@@ -198,13 +198,13 @@ def _tree(expr: Expr) -> Tree:
         case typed.Not(typed.IsNull(column)):
             return HasValue(column)
         case typed.StartsWith(column, prefix):
-            return Begins(column, prefix)
+            return HasPrefix(column, prefix)
         case typed.Not(typed.StartsWith(column, prefix)):
-            return Begins(column, prefix, opposite=True)
+            return HasPrefix(column, prefix, opposite=True)
         case typed.Like(column):
-            return HoldsText(column, expr)
+            return HasMatch(column, expr)
         case typed.HasToken(column):
-            return HoldsWord(column, expr)
+            return HasWord(column, expr)
         case typed.Computed(condition, expression):
             return Some((_tree(_without_nulls(condition, expr.column)), HasNull(expression.value)))
         case typed.AnyElement(_, condition):
@@ -245,11 +245,11 @@ def _without_nulls(condition: Expr, column: Column) -> Expr:
 def trigrams_of_question(question: Question) -> list[tuple[str, ...]] | None:
     """Return the trigrams that a matching text contains, each with its spellings; None for questions of other kinds."""
     match question:
-        case HoldsText(_, like):
+        case HasMatch(_, like):
             return trigrams_of(like.texts, ignore_case=like.ignore_case)
-        case HoldsWord(_, test):
+        case HasWord(_, test):
             return trigrams_of([test.word])
-        case Begins(_, prefix, False) if isinstance(text := prefix.scalar.as_py(), str):
+        case HasPrefix(_, prefix, False) if isinstance(text := prefix.scalar.as_py(), str):
             return trigrams_of([text])
     return None
 
@@ -257,28 +257,28 @@ def trigrams_of_question(question: Question) -> list[tuple[str, ...]] | None:
 def words_of_question(question: Question) -> list[tuple[str, ...]] | None:
     """Return the words that a matching text has, in the form of `trigrams_of_question`; None for other questions."""
     match question:
-        case HoldsText(_, like):
+        case HasMatch(_, like):
             # If the case is ignored, a word has too many spellings.
             return [] if like.ignore_case else [(word,) for word in whole_words(like.pattern)]
-        case HoldsWord(_, test):
+        case HasWord(_, test):
             return [(word,) for word in whole_words((test.word,))]
-        case Begins(_, prefix, False) if isinstance(text := prefix.scalar.as_py(), str):
+        case HasPrefix(_, prefix, False) if isinstance(text := prefix.scalar.as_py(), str):
             return [(word,) for word in whole_words((text, Wildcard.ANY))]
     return None
 
 
 def _compare(column: Column, op: typed.Operator, value: Literal) -> Tree:
     if pa.types.is_floating(value.scalar.type) and pc.is_nan(value.scalar.cast(pa.float64())).as_py():
-        return HasNan(column) if op == "=" else Within(column)
+        return HasNan(column) if op == "=" else HasInRange(column)
     match op:
         case "=":
-            return Among(column, _array(value))
+            return HasAnyOf(column, _array(value))
         case "!=":
-            return _or_nan(Outside(column, _array(value)))
+            return _or_nan(HasOtherThan(column, _array(value)))
         case "<" | "<=":
-            return Within(column, high=value, high_open=op == "<")
+            return HasInRange(column, high=value, high_open=op == "<")
         case ">" | ">=":
-            return _or_nan(Within(column, low=value, low_open=op == ">"))
+            return _or_nan(HasInRange(column, low=value, low_open=op == ">"))
 
 
 def _array(value: Literal) -> pa.Array:
@@ -299,13 +299,15 @@ def _every(parts: list[Tree]) -> Tree:
     Neither holds for the elements of lists: different elements may answer two questions about one row.
     """
     flat = [inner for part in parts for inner in (part.parts if isinstance(part, Every) else (part,))]
-    single = [part for part in flat if isinstance(part, Within | Among | Outside) and _is_single(part.column)]
+    single = [
+        part for part in flat if isinstance(part, HasInRange | HasAnyOf | HasOtherThan) and _is_single(part.column)
+    ]
     numbers = {part.column.path for part in single}
     simplified = [_without_nan(part, numbers) for part in flat]
-    ranges: dict[tuple[str, ...], Within] = {}
+    ranges: dict[tuple[str, ...], HasInRange] = {}
     others: list[Tree] = []
     for part in simplified:
-        if isinstance(part, Within) and _is_single(part.column):
+        if isinstance(part, HasInRange) and _is_single(part.column):
             before = ranges.get(part.column.path)
             ranges[part.column.path] = part if before is None else _intersection(before, part)
         elif isinstance(part, Constant):
@@ -329,7 +331,7 @@ def _without_nan(tree: Tree, numbers: set[tuple[str, ...]]) -> Tree:
     return parts[0] if len(parts) == 1 else Some(parts) if parts else Constant(False)
 
 
-def _intersection(left: Within, right: Within) -> Within:
+def _intersection(left: HasInRange, right: HasInRange) -> HasInRange:
     """Return the range that two ranges have in common."""
     both = left
     if right.low is not None and (left.low is None or _is_less(left.low, right.low, left.low_open < right.low_open)):

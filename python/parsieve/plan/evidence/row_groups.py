@@ -16,7 +16,7 @@ from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.file_filters import FileFilterEvidence, FilterAnswers
 from parsieve.plan.evidence.footers import Cost, FileFooter, Footers, all_null, bounds_of
 from parsieve.plan.evidence.minmax import ColumnBounds, MinMax
-from parsieve.plan.evidence.questions import Beyond, leaves
+from parsieve.plan.evidence.questions import HasOtherType, leaves
 from parsieve.predicate.expr import Column
 
 # Row groups as candidates, with the number of the slice and of the row group for each.
@@ -105,7 +105,7 @@ class GroupJudge:
         candidates, units = judged
         doubts = {number: [error] for number, error in self.failed.items()}
         for question in leaves(self._files.tree):
-            if isinstance(question, Beyond) and question in candidates.may_match:
+            if isinstance(question, HasOtherType) and question in candidates.may_match:
                 suspects = pc.and_(candidates.kept, candidates.may_match[question])
                 for number in dict.fromkeys(units[unit][0] for unit in pc.indices_nonzero(suspects).to_pylist()):
                     doubts.setdefault(number, []).append(

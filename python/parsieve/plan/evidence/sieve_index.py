@@ -17,14 +17,14 @@ from parsieve.index.view import View
 from parsieve.lake.base import Location, Slice
 from parsieve.plan.evidence.base import Evidence
 from parsieve.plan.evidence.questions import (
-    Among,
-    Begins,
-    Beyond,
+    HasAnyOf,
+    HasInRange,
     HasNan,
     HasNull,
+    HasOtherType,
+    HasPrefix,
     HasValue,
     Question,
-    Within,
     neighbors_of,
 )
 from parsieve.predicate.builder import is_bytes, is_text
@@ -138,7 +138,7 @@ class SieveIndexEvidence(Evidence):
 
     def may_match(self, question: Question, candidates: pa.BooleanArray) -> pa.BooleanArray | None:
         """Look the values up for all slices together."""
-        if isinstance(question, Beyond):
+        if isinstance(question, HasOtherType):
             # The build read every value of the covered versions as this type, so none is of another type.
             covered = self.covers(question)
             return None if covered is None else pc.invert(covered)
@@ -147,10 +147,10 @@ class SieveIndexEvidence(Evidence):
         if path is None or lookup is None:
             return None
         try:
-            if isinstance(question, Among) and self._keeps_all(path, question.values):
+            if isinstance(question, HasAnyOf) and self._keeps_all(path, question.values):
                 self._answers[question] = None
                 return pa.repeat(pa.scalar(True), len(self._slices))
-            may_match, self._answers[question] = self._view.ask(path, lookup, self._slices)
+            may_match, self._answers[question] = self._view.find_units(path, lookup, self._slices)
             return may_match
         except (ParsieveError, OSError, TypeError, ValueError) as error:
             # A damaged or missing part excludes nothing.
@@ -165,7 +165,7 @@ class SieveIndexEvidence(Evidence):
         ids = reader.numbered(self._slices).drop_null()
         if not len(ids):
             return True
-        answer = reader.ask(query.is_in(neighbors_of(values, SAMPLE, PLACES)))
+        answer = reader.find_units(query.is_in(neighbors_of(values, SAMPLE, PLACES)))
         if answer is None:
             return False
         whole = pc.is_in(ids, value_set=answer.ids.filter(pc.equal(answer.units, WHOLE_SLICE)))
@@ -207,10 +207,10 @@ class SieveIndexEvidence(Evidence):
         path = self._path(question.column)
         if path is None or str(question.column) in self.failed:
             return None
-        if not isinstance(question, Beyond) and index_query(question) is None:
+        if not isinstance(question, HasOtherType) and index_query(question) is None:
             return None
         reader = self._view.reader(path)
-        if isinstance(question, Beyond) and reader.state.type != question.column.value_type:
+        if isinstance(question, HasOtherType) and reader.state.type != question.column.value_type:
             return None
         # A one-sided range depends on the least and greatest key of a location. The index has only the beginnings of
         # texts, and after updates it may still have the keys of earlier versions, so a footer may be more precise.
@@ -230,7 +230,7 @@ class SieveIndexEvidence(Evidence):
         if path is None or index_query(question) is None:
             return None
         per_key = self._view.reader(path).waste_per_key
-        return None if per_key is None else per_key * (len(question.values) if isinstance(question, Among) else 1)
+        return None if per_key is None else per_key * (len(question.values) if isinstance(question, HasAnyOf) else 1)
 
     def indexed_tokens(self, question: Question) -> Mapping[Location, str]:
         """Return the versions of locations that the index of a question's column covers."""
@@ -252,7 +252,7 @@ class SieveIndexEvidence(Evidence):
 
 
 def _is_one_sided(question: Question) -> bool:
-    return isinstance(question, Within) and (question.low is None) != (question.high is None)
+    return isinstance(question, HasInRange) and (question.low is None) != (question.high is None)
 
 
 def _has_exact_keys(column: Column) -> bool:
@@ -262,14 +262,14 @@ def _has_exact_keys(column: Column) -> bool:
 def index_query(question: Question) -> Query | None:
     """Return a question as a query of the index; None if the index cannot answer it, or not better than min/max."""
     match question:
-        case Among(_, values):
+        case HasAnyOf(_, values):
             return query.is_in(values)
-        case Within(_, None, _, None, _) | HasValue():
+        case HasInRange(_, None, _, None, _) | HasValue():
             return query.is_not_null()
-        case Within(_, low, low_open, high, high_open):
+        case HasInRange(_, low, low_open, high, high_open):
             bounds = [None if bound is None else bound.scalar for bound in (low, high)]
             return query.between(*bounds, low_strict=low_open, high_strict=high_open)
-        case Begins(_, prefix, False):
+        case HasPrefix(_, prefix, False):
             return query.prefix(prefix.scalar.as_py())
         case HasNull():
             return query.is_null()

@@ -14,7 +14,7 @@ from support.aging import wait_until_old
 
 import parsieve as ps
 from parsieve.plan.evidence.minmax import FEW, ColumnBounds, may_match
-from parsieve.plan.evidence.questions import Among, neighbors_of
+from parsieve.plan.evidence.questions import HasAnyOf, neighbors_of
 from parsieve.plan.evidence.sieve_index import MANY_VALUES, PLACES, SAMPLE
 from parsieve.predicate.expr import Column
 
@@ -110,7 +110,7 @@ def test_bounds_are_compared_with_all_values(kind: pa.DataType) -> None:
         lower, upper = (_of_type(side, kind) for side in sides)
         values = _of_type([*numbers], kind)
         bounds = ColumnBounds(lower, upper, pa.array([0] * 12), pa.array([1] * 12))
-        mask = may_match(Among(Column(("x",), kind), values), bounds)
+        mask = may_match(HasAnyOf(Column(("x",), kind), values), bounds)
         assert mask is not None
         pairs = list(zip(*sides, strict=True))
         expected = [
