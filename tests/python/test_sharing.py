@@ -40,6 +40,24 @@ def test_two_threads_compute_a_property_of_two_objects_at_the_same_time() -> Non
     assert Meeting.order.__doc__ == "Wait for the other object."
 
 
+class Shared:
+    """An object whose property two threads compute at the same time."""
+
+    barrier = threading.Barrier(2)
+
+    @cached_property
+    def values(self) -> list[int]:
+        self.barrier.wait(timeout=60)
+        return []
+
+
+def test_threads_that_compute_a_property_at_the_same_time_get_one_value() -> None:
+    shared = Shared()
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: shared.values, range(2))
+    assert first is second is shared.values
+
+
 @needs_fork
 def test_a_lock_that_a_thread_holds_is_free_in_a_forked_process() -> None:
     lock, release = Lock(), threading.Event()
