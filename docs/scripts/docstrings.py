@@ -8,6 +8,9 @@ from typing import Any
 
 import griffe
 
+# A property that is computed once is shown as an attribute, as with `functools.cached_property`.
+griffe.stdlib_decorators["parsieve.sharing.cached_property"] = {"cached", "property"}
+
 
 class Docstrings(griffe.Extension):
     """Fixes the docstring of every object that mkdocstrings collects."""

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING or sys.version_info >= (3, 12):
+if TYPE_CHECKING:
     from functools import cached_property as cached_property
 else:
 
     class cached_property:  # noqa: N801 - the name in functools
-        """Compute a property of an object at its first use, as `functools.cached_property` does since Python 3.12.
+        """Compute a property of an object at its first use, as `functools.cached_property` does.
 
         Python 3.11 holds one lock for all objects of a class while it computes the property. So threads wait for each
-        other, and a process that is forked meanwhile waits forever. Without the lock, two threads may compute the same
-        value.
+        other, and a process that is forked meanwhile waits forever. Later versions have no lock, so two threads may get
+        different values. Here, two threads may compute a value at the same time, but both get the same one.
         """
 
         def __init__(self, compute: Callable[[Any], Any]) -> None:
@@ -33,8 +32,7 @@ else:
             if instance is None:
                 return self
             # The value replaces this descriptor, so the next access does not call it.
-            value = instance.__dict__[self._name] = self._compute(instance)
-            return value
+            return instance.__dict__.setdefault(self._name, self._compute(instance))
 
 
 class Lock:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.aging import wait_until_old
 
+from parsieve import add_filters
 from parsieve.sharing import Lock, cached_property
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -37,6 +38,24 @@ def test_two_threads_compute_a_property_of_two_objects_at_the_same_time() -> Non
     # Another computation would wait forever.
     assert sorted(one.order for one in meetings) == [0, 1]
     assert Meeting.order.__doc__ == "Wait for the other object."
+
+
+class Shared:
+    """An object whose property two threads compute at the same time."""
+
+    barrier = threading.Barrier(2)
+
+    @cached_property
+    def values(self) -> list[int]:
+        self.barrier.wait(timeout=60)
+        return []
+
+
+def test_threads_that_compute_a_property_at_the_same_time_get_one_value() -> None:
+    shared = Shared()
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: shared.values, range(2))
+    assert first is second is shared.values
 
 
 @needs_fork
@@ -92,4 +111,43 @@ stop.set()
 print(set(statuses))
 """
     command = [sys.executable, "-W", "ignore", "-c", program, str(tmp_path)]
-    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout == "{0}\n"
+    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout == "{0}\n"
+
+
+@needs_fork
+def test_no_object_that_outlives_a_plan_has_a_lock_that_a_fork_leaves_held(tmp_path: Path) -> None:
+    for part in range(4):
+        ids = range(part, 2_000, 4)
+        columns = {"id": ids, "text": [f"row number {row}" for row in ids], "filtered": ids}
+        pq.write_table(pa.table(columns), tmp_path / f"{part}.parquet", row_group_size=200)
+    add_filters(tmp_path, columns="filtered")
+    wait_until_old(tmp_path)
+    program = """
+import gc, os, sys, threading
+import parsieve as ps
+table = ps.open_table(sys.argv[1])
+table.build_index("id", kind="both")
+table.build_index("text", kind="text")
+def work():
+    for where in ("id = 7", "id < 50", "text LIKE '%number 77%'", "filtered = 7"):
+        assert table.plan(where).to_arrow().num_rows
+work()
+gc.collect()
+kind = type(threading.Lock())
+ours = [one for one in gc.get_objects() if str(getattr(type(one), "__module__", "")).startswith("parsieve.")]
+held = [lock for one in ours for name in ("_lock", "lock") if isinstance(lock := getattr(one, name, None), kind)]
+# These include the locks of `parsieve.sharing`, whose own lock has this name.
+assert len(held) > 5
+# No other thread runs, so the locks are free.
+for lock in held:
+    assert lock.acquire(timeout=300)
+child = os.fork()
+if child == 0:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(300)
+    os._exit(thread.is_alive())
+print(os.waitpid(child, 0)[1])
+"""
+    command = [sys.executable, "-W", "ignore", "-c", program, str(tmp_path)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout == "0\n"

@@ -291,7 +291,9 @@ def _as_json(report: ps.RewriteReport) -> dict[str, Any]:
     added = [filter._asdict() for filter in report.added]
     dropped = [{"row_group": row_group, "column": column} for row_group, column in report.dropped]
     reasons = {cell(column): reason for column, reason in report.reasons.items()}
-    return report._asdict() | {"added": added, "dropped": dropped, "reasons": reasons}
+    # Only the report of a folder has files and skipped names.
+    of_file = {name: value for name, value in report._asdict().items() if name not in ("files", "left_out")}
+    return of_file | {"added": added, "dropped": dropped, "reasons": reasons}
 
 
 def keys_of(options: argparse.Namespace) -> ps.FileKeys | None:

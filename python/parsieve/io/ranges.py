@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
@@ -13,6 +12,7 @@ from parsieve.errors import ConflictError
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.io.sources import Bytes, Range, open_source
 from parsieve.observe import counters
+from parsieve.sharing import Lock
 
 # Large enough to be worth a request, and small enough to stay in the processor's cache.
 CHUNK = 2 << 20
@@ -32,7 +32,7 @@ class RangeReader:
         self._source = open_source(source)
         # The path or URI for error messages, or None for a source without a name.
         self.name = _name(source)
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self.bytes_fetched = 0
         self.requests = 0
         # The number of calls of `fetch`, each of which waits for the one before it.

@@ -97,7 +97,10 @@ def test_other_names_are_left_out_with_one_note(
         assert main([command, str(folder), "--json"]) == 0
         printed = capsys.readouterr()
         assert printed.err == ""
-        assert [entry["reason"] for entry in json.loads(printed.out)["left_out"]] == [NAME] * 3
+        answer = json.loads(printed.out)
+        assert [entry["reason"] for entry in answer["left_out"]] == [NAME] * 3
+        # An entry of a file does not repeat the fields of the folder.
+        assert all(file.keys().isdisjoint({"files", "left_out"}) for file in answer["files"])
 
 
 def test_a_folder_of_other_names_has_no_files(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from parsieve.lake.rows.file_rows import BATCH_ROWS, FileRows, foreign
 from parsieve.lake.slices import SliceObjects
 from parsieve.lake.storage.storage import Storage
 from parsieve.lake.storage.version import Version
+from parsieve.sharing import cached_property
 
 if TYPE_CHECKING:
     from parsieve.lake.rows.checked_files import CheckedFiles

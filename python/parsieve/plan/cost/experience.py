@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
+
+from parsieve.sharing import Lock
 
 # How many sets of columns to remember.
 REMEMBERED = 256
@@ -29,7 +30,7 @@ class Experience:
     """Counts files that were opened, and how many of them had evidence. Threads may share it."""
 
     _counts: OrderedDict[Any, _Counts] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: Lock = field(default_factory=Lock)
 
     def rate(self, columns: Any, state: Any) -> float:
         """Estimate the chance that the next file has evidence for some columns.
