@@ -99,7 +99,7 @@ class Timeline:
         return tuple(f"{folder}/{name}" for name in names if _ARCHIVED.fullmatch(name))
 
     def archived_completions(self, instants: Collection[str]) -> dict[str, str]:
-        """Return when archived instants completed. Instants that are not archived are missing."""
+        """Return when archived instants completed. Instants without such a time are missing."""
         completions: dict[str, str] = {}
         for path in self.archived:
             first, last, _ = path.rpartition("/")[2].split("_")
@@ -109,7 +109,7 @@ class Timeline:
             with foreign(path), self.storage.open(self.storage.join(path)) as file:
                 table = pq.read_table(file, columns=["instantTime", "completionTime"])
             pairs = zip(*(table[name].to_pylist() for name in table.column_names), strict=True)
-            completions |= {instant: completion for instant, completion in pairs if instant in wanted}
+            completions |= {instant: completion for instant, completion in pairs if instant in wanted and completion}
         return completions
 
     def check_not_cleaned(self, instant: str) -> None:
