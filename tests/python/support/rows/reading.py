@@ -23,24 +23,31 @@ def table_schema(first: str) -> pa.Schema:
 def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pt.is_dictionary(kind):
         return _plain_type(kind.value_type)
+    if pt.is_struct(kind):
+        return pa.struct([pa.field(child.name, _plain_type(child.type)) for child in kind])
+    return _without_views(kind)
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """Return a type without views. Required fields inside of lists and maps stay required."""
     if pt.is_string_view(kind):
         return pa.string()
     if pt.is_binary_view(kind):
         return pa.binary()
-    if pt.is_struct(kind):
-        return pa.struct([pa.field(child.name, _plain_type(child.type)) for child in kind])
     if not any(f"{name}_view" in str(kind) for name in ("string", "binary")):
         return kind
     # A type that is built again loses the names of its entries.
+    if pt.is_struct(kind):
+        return pa.struct(list(map(_field_without_views, kind)))
     if pt.is_map(kind):
-        return pa.map_(_plain_type(kind.key_type), _plain_field(kind.item_field))
+        return pa.map_(_without_views(kind.key_type), _field_without_views(kind.item_field))
     if pt.is_list(kind):
-        return pa.list_(_plain_field(kind.value_field))
-    return pa.large_list(_plain_field(kind.value_field)) if pt.is_large_list(kind) else kind
+        return pa.list_(_field_without_views(kind.value_field))
+    return pa.large_list(_field_without_views(kind.value_field)) if pt.is_large_list(kind) else kind
 
 
-def _plain_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_plain_type(field.type))
+def _field_without_views(field: pa.Field) -> pa.Field:
+    return field.with_type(_without_views(field.type))
 
 
 def read_files(paths: Sequence[str], schema: pa.Schema) -> pa.Table:
