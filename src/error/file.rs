@@ -125,6 +125,8 @@ pub enum FileKind {
     CompressedPage,
     /// A damaged page in a delta or byte-stream-split encoding.
     DeltaPage,
+    /// A value of a narrow integer column is not within the column's type.
+    IntegerTooWide,
     /// The pages of a column chunk contain a different number of values than the metadata states.
     ValueCount {
         /// The number in the metadata or the page header.
@@ -176,6 +178,7 @@ impl FileKind {
             | K::FilterHeaderTooLong(_)
             | K::CompressedPage
             | K::DeltaPage
+            | K::IntegerTooWide
             | K::ValueCount { .. }
             | K::NoDictionary
             | K::ModuleLength(_) => Class::Format,
@@ -257,6 +260,7 @@ impl fmt::Display for FileKind {
             K::Compression(code) => write!(f, "compression codec {code} is not supported"),
             K::CompressedPage => write!(f, "a compressed page is damaged, or its length differs from its header"),
             K::DeltaPage => write!(f, "an encoded page is damaged"),
+            K::IntegerTooWide => write!(f, "a value does not fit the type of its column, and engines read another one"),
             K::ValueCount { stated, found } => {
                 write!(f, "the metadata states {stated} values, but the pages hold {found}")
             }

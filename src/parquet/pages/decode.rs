@@ -15,7 +15,7 @@ use crate::parquet::pages::codec::Codec;
 use crate::parquet::pages::dictionary::{Dictionary, PageValues, count_of_max};
 use crate::parquet::pages::encrypted_pages::{EncryptedPages, PageDecryptor};
 use crate::parquet::pages::page::{NextPage, PageHeader, PageKind, body_parts, encoding, next_page};
-use crate::parquet::pages::values::{Hasher, TakeHashes, ValueWidth};
+use crate::parquet::pages::values::{Hasher, NarrowInteger, TakeHashes, ValueWidth};
 
 /// A column chunk whose values have been hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl ParquetFile {
             let column = self.metadata.path(leaf).join(".");
             Error::new(ErrorKind::File(FileKind::NoHash { column, reason: "its physical type has no hash" }))
         })?;
-        let hasher = Hasher { physical: leaf.physical, width, isa };
+        let hasher = Hasher { physical: leaf.physical, width, narrow: NarrowInteger::of(leaf), isa };
         let codec = Codec::from_code(meta.codec)?;
         let (max_rep, max_def) = (leaf.max_rep, leaf.max_def);
         Ok(ChunkScan {

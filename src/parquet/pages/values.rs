@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::hash::{hash_bytes, hash_strings, hash_u32s, hash_u64s};
 use crate::int::{to_u64, to_usize};
 use crate::isa::InstructionSet;
-use crate::parquet::meta::schema::{Physical, SchemaLeaf};
+use crate::parquet::meta::schema::{Logical, Physical, SchemaLeaf};
 use crate::parquet::pages::delta::{DeltaNumbers, by_length, by_prefix, merge_streams};
 use crate::parquet::pages::page::encoding;
 
@@ -35,6 +35,36 @@ impl ValueWidth {
     }
 }
 
+/// An integer type whose values have fewer bits than they are stored with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parquet) struct NarrowInteger {
+    bits: u32,
+    is_signed: bool,
+}
+
+impl NarrowInteger {
+    /// Returns the type of a leaf's values, or `None` if they may have all 32 bits.
+    pub(in crate::parquet) fn of(leaf: &SchemaLeaf) -> Option<Self> {
+        match leaf.logical {
+            Some(Logical::Integer { bit_width: bit_width @ (8 | 16), signed }) if leaf.physical == Physical::Int32 => {
+                Some(Self { bits: bit_width.unsigned_abs().into(), is_signed: signed })
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns an error if a value has more bits. Engines read its lower bits, whose hash is another one.
+    fn check(self, values: &[u32]) -> Result<()> {
+        let unused = u32::BITS - self.bits;
+        let differs = values.iter().fold(0, |differs, &value| {
+            let upper = value << unused;
+            let read = if self.is_signed { (upper.cast_signed() >> unused).cast_unsigned() } else { upper >> unused };
+            differs | (value ^ read)
+        });
+        if differs == 0 { Ok(()) } else { Err(Error::new(ErrorKind::File(FileKind::IntegerTooWide))) }
+    }
+}
+
 /// Takes the hashes of some values. A few bytes of a delta encoding may contain billions.
 pub(in crate::parquet) type TakeHashes<'a> = dyn FnMut(&[u64]) -> Result<()> + 'a;
 
@@ -43,6 +73,7 @@ pub(in crate::parquet) type TakeHashes<'a> = dyn FnMut(&[u64]) -> Result<()> + '
 pub(in crate::parquet) struct Hasher {
     pub(in crate::parquet) physical: Physical,
     pub(in crate::parquet) width: ValueWidth,
+    pub(in crate::parquet) narrow: Option<NarrowInteger>,
     pub(in crate::parquet) isa: InstructionSet,
 }
 
@@ -101,7 +132,11 @@ impl Hasher {
                     for (value, bytes) in values.iter_mut().zip(batch.as_chunks().0) {
                         *value = u32::from_le_bytes(*bytes);
                     }
-                    hash_u32s(self.isa, &values[..hashes.len()], hashes);
+                    let values = &values[..hashes.len()];
+                    if let Some(narrow) = self.narrow {
+                        narrow.check(values)?;
+                    }
+                    hash_u32s(self.isa, values, hashes);
                 }
                 8 => {
                     let mut values = [0; BATCH];
@@ -202,7 +237,12 @@ mod tests {
         for _ in 0..2000 {
             page.extend([2, 0, 0, 0, 0]);
         }
-        let hasher = Hasher { physical: Physical::Int64, width: ValueWidth::Fixed(8), isa: InstructionSet::PORTABLE };
+        let hasher = Hasher {
+            physical: Physical::Int64,
+            width: ValueWidth::Fixed(8),
+            narrow: None,
+            isa: InstructionSet::PORTABLE,
+        };
         let mut count = 0;
         let error = hasher.hash(encoding::DELTA_BINARY_PACKED, &page, u64::from(u32::MAX), &mut |hashes| {
             assert!(hashes.len() <= BATCH);
@@ -211,5 +251,32 @@ mod tests {
         });
         assert!(matches!(error.unwrap_err().kind(), ErrorKind::Truncated { .. }));
         assert!(count > 255_000, "{count}");
+    }
+
+    #[test]
+    fn integers_that_do_not_fit_their_type_are_errors() {
+        let cases = [
+            (8, true, [127, -128], [128, -129]),
+            (16, true, [32_767, -32_768], [44_849, -32_769]),
+            (8, false, [255, 0], [256, -1]),
+            (16, false, [65_535, 0], [65_536, -1]),
+        ];
+        for (bits, is_signed, fit, too_wide) in cases {
+            let hasher = Hasher {
+                physical: Physical::Int32,
+                width: ValueWidth::Fixed(4),
+                narrow: Some(NarrowInteger { bits, is_signed }),
+                isa: InstructionSet::PORTABLE,
+            };
+            let hash = |values: [i32; 2]| {
+                let page: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+                hasher.hash(encoding::PLAIN, &page, 2, &mut |_| Ok(()))
+            };
+            assert_eq!(hash(fit).unwrap(), 2);
+            for value in too_wide {
+                let error = hash([fit[0], value]).unwrap_err();
+                assert!(matches!(error.kind(), ErrorKind::File(FileKind::IntegerTooWide)), "{bits} {value}");
+            }
+        }
     }
 }
