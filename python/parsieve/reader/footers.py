@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import OrderedDict
 from typing import NamedTuple
@@ -41,6 +42,10 @@ class KnownFile(NamedTuple):
         return cls(rows, fields)
 
 
+# All caches of the process.
+_EVERY_CACHE: weakref.WeakSet[FooterCache] = weakref.WeakSet()
+
+
 class FooterCache:
     """The metadata of the files that were read most recently. Threads may share it."""
 
@@ -49,6 +54,7 @@ class FooterCache:
         self._size = 0
         self._files: OrderedDict[FileVersion, tuple[KnownFile, int]] = OrderedDict()
         self._lock = Lock()
+        _EVERY_CACHE.add(self)
 
     def get(self, version: FileVersion) -> KnownFile | None:
         """Return the metadata of a version of a file, or None if it is not known."""
@@ -69,6 +75,20 @@ class FooterCache:
             while self._size > self._budget and self._files:
                 _, (_, oldest) = self._files.popitem(last=False)
                 self._size -= oldest
+
+    def clear(self) -> None:
+        """Forget the metadata of all files."""
+        self._files, self._size = OrderedDict(), 0
+
+
+def _clear_caches() -> None:
+    for cache in list(_EVERY_CACHE):
+        cache.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    # Another thread may hold the lock of a `RowFile` during the fork, and the process would wait for it forever.
+    os.register_at_fork(after_in_child=_clear_caches)
 
 
 _CACHES: weakref.WeakKeyDictionary[Lake, FooterCache] = weakref.WeakKeyDictionary()
