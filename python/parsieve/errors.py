@@ -114,8 +114,7 @@ def describe(error: BaseException, place: Any = None) -> str:
 class FolderError(ParsieveError):
     """Some files of a folder failed; the others are done.
 
-    `errors` maps the path of each file that failed to its exception. `report` is the report of the
-    other files.
+    `errors` maps the path of each file that failed to its exception. `report` is the report of the other files.
     """
 
     __module__ = "parsieve"

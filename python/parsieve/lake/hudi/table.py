@@ -283,7 +283,7 @@ class _SliceBuilder:
         self._logs_name_instants = int(properties.get("hoodie.table.version", "6")) >= 8
         self._may_have_logs = properties.get("hoodie.table.type") == "MERGE_ON_READ"
         self._partitions = PartitionPaths(properties, schema)
-        self._logs_by_partition: dict[str, frozenset[str]] = {}
+        self._logs_by_partition: dict[str, dict[str, dict[str, str]]] = {}
 
     def build(self, hudi_slice: Any, options: Any) -> Slice:
         """Return the slice of a file group."""
@@ -356,8 +356,7 @@ class _SliceBuilder:
         scheduled = self._timeline.pending_compactions
         if not scheduled or not writes or writes[-1] < min(scheduled):
             return False
-        logs = map(_LOG.fullmatch, self._logs_in(partition))
-        return any(log is not None and log[1] == group and log[2] in scheduled for log in logs)
+        return any(instant in scheduled for instant in self._logs_of(partition, group).values())
 
     def _overtaken_logs(self, hudi_slice: Any) -> list[str]:
         """Return the logs of a slice whose writes were overtaken by its compaction, and then archived.
@@ -370,11 +369,8 @@ class _SliceBuilder:
         if not base or not self._logs_name_instants or not self._may_have_logs or not self._timeline.archived:
             return []
         listed = set(hudi_slice.log_file_names)
-        logs = {
-            match[0]: match[2]
-            for match in map(_LOG.fullmatch, self._logs_in(hudi_slice.partition_path))
-            if match is not None and match[1] == hudi_slice.file_id and match[2] < base and match[0] not in listed
-        }
+        of_group = self._logs_of(hudi_slice.partition_path, hudi_slice.file_id)
+        logs = {name: instant for name, instant in of_group.items() if instant < base and name not in listed}
         completed = self._timeline.archived_completions({time for time in logs.values() if time not in self._active})
         return sorted(name for name, instant in logs.items() if completed.get(instant, "") >= base)
 
@@ -382,12 +378,15 @@ class _SliceBuilder:
     def _active(self) -> frozenset[str]:
         return self._timeline.completed | self._timeline.pending
 
-    def _logs_in(self, partition: str) -> frozenset[str]:
-        """Return the names of all logs in a partition."""
+    def _logs_of(self, partition: str, group: str) -> dict[str, str]:
+        """Return the names of all logs of a file group, with the instants in their names."""
         if partition not in self._logs_by_partition:
-            names = self._lake._storage.names(partition)
-            self._logs_by_partition[partition] = frozenset(name for name in names if _LOG.fullmatch(name))
-        return self._logs_by_partition[partition]
+            by_group: dict[str, dict[str, str]] = {}
+            for match in map(_LOG.fullmatch, self._lake._storage.names(partition)):
+                if match is not None:
+                    by_group.setdefault(match[1], {})[match[0]] = match[2]
+            self._logs_by_partition[partition] = by_group
+        return self._logs_by_partition[partition].get(group, {})
 
     def _home(self) -> tuple[str, tuple[tuple[str, str], ...], str]:
         return self._lake.uri, tuple(sorted(self._lake.storage_options.items())), self._instant
