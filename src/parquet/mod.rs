@@ -11,7 +11,7 @@ mod pages;
 
 pub use filter::locate::{FilterBytes, FilterHeader, FilterLocation, block_index};
 pub use filter::patch::{ChunkPatch, Pointer, patch_column_metadata, patch_metadata};
-pub use filter::probe::{ColumnProbe, RowGroupVerdicts};
+pub use filter::probe::{ColumnProbe, RowGroupVerdicts, UnusableFilter};
 pub use filter::rewrite::{NewFilter, OldFooter, PlacedFilter, Rewrite};
 pub use meta::chunk::{ColumnChunk, ColumnMeta, IndexLocation, Protection, Statistics};
 pub use meta::encryption::{Algorithm, Cipher, FileCrypto};

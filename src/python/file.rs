@@ -260,8 +260,8 @@ impl FileReader {
 
     /// Return which row groups from `first` on may contain a row with one of the values of each probe.
     ///
-    /// Returns as many row groups as fit into memory at once, and the plaintext filters of encrypted columns, which
-    /// were not trusted.
+    /// Returns as many row groups as fit into memory at once, and the filters that cannot be used: row group, column,
+    /// whether it is a plaintext filter of an encrypted column, and the reason.
     #[expect(clippy::type_complexity, reason = "the answer as Python sees it")]
     fn might_contain(
         &self,
@@ -269,7 +269,7 @@ impl FileReader {
         probes: Vec<Bound<'_, Probe>>,
         first: usize,
         fetched: &Fetched,
-    ) -> PyResult<(Ranges, Option<(Vec<bool>, Vec<(usize, usize)>)>)> {
+    ) -> PyResult<(Ranges, Option<(Vec<bool>, Vec<(usize, usize, bool, String)>)>)> {
         let probes: Vec<_> = probes.iter().map(|probe| probe.get().0.clone()).collect();
         let (needed, verdicts) = py.detach(|| {
             let key_ring = self.key_ring()?;
@@ -288,7 +288,12 @@ impl FileReader {
                 Ok(step)
             })
         })?;
-        Ok((needed, verdicts.map(|verdicts| (verdicts.may_contain, verdicts.plaintext))))
+        let verdicts = verdicts.map(|verdicts| {
+            let unusable = verdicts.unusable.iter();
+            let unusable = unusable.map(|f| (f.row_group, f.column, f.is_plaintext(), f.error.to_string()));
+            (verdicts.may_contain, unusable.collect())
+        });
+        Ok((needed, verdicts))
     }
 }
 

@@ -37,6 +37,16 @@ class FilterRange(NamedTuple):
     length: int | None
 
 
+class UnusableFilter(NamedTuple):
+    """A filter that is damaged, unsupported, encrypted without a key, or not trusted. It excludes nothing."""
+
+    row_group: int
+    column: ColumnName
+    # Whether the column is encrypted but its filter is not, so that anyone could have written the filter.
+    is_plaintext: bool
+    reason: str
+
+
 class ParquetFile:
     """An open Parquet file with its footer; the other modules of this package use it to read and rewrite filters.
 
@@ -251,20 +261,9 @@ class FileFilters:
         """
         if not isinstance(values, Mapping):
             raise TypeError(f"values must be a dict such as {{'id': [1, 2]}}, not {type(values).__qualname__}")
-        file = self._parquet
-        numbered = [(file.number_of(column), of_column) for column, of_column in values.items()]
-        probes = [file.footer.probe(number, _values(of_column)) for number, of_column in numbered]
-        may_contain: list[bool] = []
-        plaintext: list[Chunk] = []
-        with file.unchanged():
-            while len(may_contain) < self.num_row_groups:
-                first = len(may_contain)
-                answer = file.run(partial(file.footer.might_contain, probes, first))
-                assert answer is not None
-                may_contain += answer[0]
-                plaintext += answer[1]
-        if plaintext:
-            columns = sorted({str(file.name_of(column)) for _, column in plaintext})
+        may_contain, unusable = probe(self, values)
+        columns = sorted({str(filter.column) for filter in unusable if filter.is_plaintext})
+        if columns:
             warnings.warn(
                 f"not trusted: the filters of {', '.join(columns)} are not encrypted, but the columns are",
                 stacklevel=2,
@@ -293,6 +292,25 @@ class FileFilters:
             f"<parsieve.FileFilters: {len(self.ranges())} filters, {self.num_row_groups} row groups, "
             f"{len(self._parquet.paths)} columns>"
         )
+
+
+def probe(filters: FileFilters, values: Mapping[Any, Any]) -> tuple[list[bool], list[UnusableFilter]]:
+    """Return the answers of `FileFilters.might_contain`, and the filters that could not be used."""
+    file = filters._parquet
+    numbered = [(file.number_of(column), of_column) for column, of_column in values.items()]
+    probes = [file.footer.probe(number, _values(of_column)) for number, of_column in numbered]
+    may_contain: list[bool] = []
+    unusable: list[UnusableFilter] = []
+    with file.unchanged():
+        while len(may_contain) < filters.num_row_groups:
+            answer = file.run(partial(file.footer.might_contain, probes, len(may_contain)))
+            assert answer is not None
+            may_contain += answer[0]
+            unusable += [
+                UnusableFilter(row_group, file.name_of(column), is_plaintext, reason)
+                for row_group, column, is_plaintext, reason in answer[1]
+            ]
+    return may_contain, unusable
 
 
 def check_unchanged(filters: FileFilters) -> None:

@@ -35,8 +35,26 @@ pub struct ColumnProbe {
 pub struct RowGroupVerdicts {
     /// For each row group from the first requested one on: true if it may contain a match. `false` is certain.
     pub may_contain: Vec<bool>,
-    /// Plaintext filters of encrypted columns, as row group and column. They are not trusted, and should be reported.
-    pub plaintext: Vec<(usize, usize)>,
+    /// The filters that cannot be used, and exclude nothing. They should be reported.
+    pub unusable: Vec<UnusableFilter>,
+}
+
+/// A filter that is damaged, unsupported, encrypted without a key, or not trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnusableFilter {
+    /// Index of the row group.
+    pub row_group: usize,
+    /// Index of the column among the leaves.
+    pub column: usize,
+    /// Why the filter cannot be used.
+    pub error: Error,
+}
+
+impl UnusableFilter {
+    /// Returns true for a plaintext filter of an encrypted column, which anyone could have written.
+    pub fn is_plaintext(&self) -> bool {
+        self.error.kind() == &ErrorKind::File(FileKind::PlaintextFilter)
+    }
 }
 
 impl ParquetFile {
@@ -82,7 +100,7 @@ impl ParquetFile {
         decryptor: Option<&dyn Decryptor>,
         fetched: &Fetched,
     ) -> Step<RowGroupVerdicts> {
-        let (mut needed, mut plaintext, mut may_contain) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut needed, mut unusable, mut may_contain) = (Vec::new(), Vec::new(), Vec::new());
         let mut cost = 0;
         for row_group in first..self.metadata.row_groups().len() {
             // The cost depends only on the metadata, so every step of a query ends at the same row group.
@@ -90,13 +108,13 @@ impl ParquetFile {
             if cost > memory_limit && row_group > first {
                 break;
             }
-            match self.probe_row_group(row_group, probes, &mut plaintext, decryptor, fetched) {
+            match self.probe_row_group(row_group, probes, &mut unusable, decryptor, fetched) {
                 Step::Ready(answer) => may_contain.push(answer),
                 Step::Need(ranges) => needed.extend(ranges),
             }
         }
         match needed.is_empty() {
-            true => Step::Ready(RowGroupVerdicts { may_contain, plaintext }),
+            true => Step::Ready(RowGroupVerdicts { may_contain, unusable }),
             false => Step::Need(needed),
         }
     }
@@ -105,7 +123,7 @@ impl ParquetFile {
         &self,
         row_group: usize,
         probes: &[ColumnProbe],
-        plaintext: &mut Vec<(usize, usize)>,
+        unusable: &mut Vec<UnusableFilter>,
         decryptor: Option<&dyn Decryptor>,
         fetched: &Fetched,
     ) -> Step<bool> {
@@ -116,10 +134,7 @@ impl ParquetFile {
                 Ok(Step::Ready(false)) => return Step::Ready(false),
                 Ok(Step::Ready(true)) => {}
                 Ok(Step::Need(ranges)) => missing.extend(ranges),
-                Err(error) if error.kind() == &ErrorKind::File(FileKind::PlaintextFilter) => {
-                    plaintext.push((row_group, query.column));
-                }
-                Err(_) => {}
+                Err(error) => unusable.push(UnusableFilter { row_group, column: query.column, error }),
             }
         }
         if missing.is_empty() { Step::Ready(true) } else { Step::Need(missing) }
@@ -317,6 +332,21 @@ mod tests {
     }
 
     #[test]
+    fn damaged_filters_are_reported() {
+        let Some(mut file) = fixtures::file("data_index_bloom_encoding_stats") else { return };
+        let opened = fixtures::open(&file).unwrap();
+        let (_, _, offset, _) = opened.claimed_filters().next().unwrap();
+        file[usize::try_from(offset).unwrap()] = 0xff;
+        let value: ArrayRef = Arc::new(BinaryArray::from_iter_values(["today"]));
+        let probe = Probe::new(&value, opened.metadata.leaves()[0].column_type().unwrap()).unwrap();
+        let probes = [ColumnProbe { column: 0, probe }];
+        let (verdicts, _) = drive(&file, |fetched| Ok(opened.might_contain(&probes, 0, None, fetched))).unwrap();
+        assert_eq!(verdicts.may_contain, [true]);
+        let [filter] = &verdicts.unusable[..] else { panic!("{:?}", verdicts.unusable) };
+        assert_eq!((filter.row_group, filter.column, filter.is_plaintext()), (0, 0, false));
+    }
+
+    #[test]
     fn missing_and_encrypted_filters_exclude_nothing() {
         for (name, file) in fixtures::files().iter().filter(|(name, _)| !name.starts_with("data_index")) {
             let Ok(opened) = fixtures::open(file) else { continue };
@@ -325,8 +355,16 @@ mod tests {
             for column in 0..opened.metadata.leaves().len() {
                 let probe = Probe::new(&value, "INT64 integer".parse().unwrap()).unwrap();
                 let step = opened.might_contain(&[ColumnProbe { column, probe }], 0, None, &Fetched::new());
-                let expect = RowGroupVerdicts { may_contain: vec![true; groups], plaintext: vec![] };
-                assert_eq!(step, Step::Ready(expect), "{name}, column {column}");
+                let Step::Ready(verdicts) = step else { panic!("{name}, column {column}: more bytes are needed") };
+                assert_eq!(verdicts.may_contain, vec![true; groups], "{name}, column {column}");
+                for filter in verdicts.unusable {
+                    assert_eq!(filter.column, column);
+                    assert!(
+                        filter.error.to_string().contains("encrypted"),
+                        "{name}, column {column}: {}",
+                        filter.error
+                    );
+                }
             }
             let beyond = [ColumnProbe { column: 1 << 20, probe: Probe::NOTHING.or(Probe::ANYTHING) }];
             assert!(matches!(opened.might_contain(&beyond, 0, None, &Fetched::new()), Step::Ready(_)));

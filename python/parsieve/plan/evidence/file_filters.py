@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from parsieve._core import ParsieveError
 from parsieve.errors import ConflictError
-from parsieve.filters.open import FileFilters, check_unchanged, version_of
+from parsieve.filters.open import FileFilters, check_unchanged, probe, version_of
 from parsieve.plan.cost.medium import Medium, read_all
 from parsieve.plan.evidence.base import Evidence
-from parsieve.plan.evidence.footers import ChunkStatistics, Cost, FileFooter, stores_only
+from parsieve.plan.evidence.footers import REPLACED, ChunkStatistics, Cost, FileFooter, stores_only
 from parsieve.plan.evidence.questions import HasAnyOf, Question
 from parsieve.predicate.builder import is_text
 
 # For this many values, a filter almost always claims to contain one.
 MOST_VALUES = 1000
+
+
+class Doubt(NamedTuple):
+    """Why a filter, or all filters of a file, could not be used."""
+
+    # The column of the table; None for all columns.
+    column: str | None
+    # None for all row groups.
+    row_group: int | None
+    reason: str
+
+
+class FileAnswers(NamedTuple):
+    """The answers of the filters of one file."""
+
+    # For each question that a filter answered: the row groups that may match.
+    by_question: dict[Question, list[bool]]
+    doubts: list[Doubt]
 
 
 class FilterAnswers:
@@ -42,8 +60,8 @@ class FilterAnswers:
         self._medium = medium
         self._cost = cost
         self._lock = threading.Lock()
-        # For each file and each question that a filter answered: the row groups that may match.
-        self._answers: dict[int, dict[Question, list[bool]]] = {}
+        # By the slices' numbers.
+        self._answers: dict[int, FileAnswers] = {}
 
     def has_filters(self, footer: FileFooter) -> bool:
         """Return whether a file has a filter for one of the questions."""
@@ -64,30 +82,63 @@ class FilterAnswers:
 
     def get(self, number: int, question: Question) -> list[bool] | None:
         """Return the row groups of a file that may match, or None if no filter answered."""
-        return self._answers.get(number, {}).get(question)
+        answers = self._answers.get(number)
+        return None if answers is None else answers.by_question.get(question)
 
-    def _ask(self, number: int, footer: FileFooter) -> dict[Question, list[bool]]:
-        answers: dict[Question, list[bool]] = {}
+    def doubts(self, kept: Mapping[int, Collection[int]]) -> dict[int, list[str]]:
+        """Return why filters could not exclude row groups of some files. `kept` has the kept row groups of each file.
+
+        Of several filters of a column, the first one is named.
+        """
+        reasons: dict[int, list[str]] = {}
+        for number, groups in kept.items():
+            by_column: dict[str | None, str] = {}
+            for doubt in self._answers[number].doubts if number in self._answers else ():
+                if doubt.row_group is None or doubt.row_group in groups:
+                    by_column.setdefault(doubt.column, doubt.reason)
+            if by_column:
+                reasons[number] = list(by_column.values())
+        return reasons
+
+    def _ask(self, number: int, footer: FileFooter) -> FileAnswers:
         try:
             with FileFilters(*self._source(number)) as filters:
                 try:
                     if footer.version and version_of(filters) != footer.version:
                         # The filters belong to the row groups of another version.
-                        return answers
-                    for question in self.questions:
-                        path = _filtered_path(footer, question)
-                        if path is not None:
-                            answers |= _answer(filters, path, question)
+                        raise ConflictError(REPLACED)
+                    answers = self._look_up(filters, footer)
                     check_unchanged(filters)
                 finally:
                     with self._lock:
                         self._cost.bytes_fetched += filters.bytes_fetched
                         self._cost.requests += filters.requests
         except ConflictError:
-            return {}
-        except (ParsieveError, OSError, ValueError):
+            return FileAnswers({}, [Doubt(None, None, REPLACED)])
+        except (ParsieveError, OSError, ValueError) as error:
             # A file that cannot be read excludes nothing.
-            pass
+            return FileAnswers({}, [Doubt(None, None, f"its Bloom filters cannot be read: {error}")])
+        return answers
+
+    def _look_up(self, filters: FileFilters, footer: FileFooter) -> FileAnswers:
+        answers = FileAnswers({}, [])
+        for question in self.questions:
+            path = _filtered_path(footer, question)
+            if path is None:
+                continue
+            column = str(question.column)
+            problem = f"its Bloom filter of {column} cannot be used"
+            try:
+                answers.by_question[question], unusable = probe(filters, {path: question.values})
+            except ConflictError:
+                raise
+            except (ParsieveError, OSError, ValueError) as error:
+                answers.doubts.append(Doubt(column, None, f"{problem}: {error}"))
+            else:
+                # A filter that cannot be used excludes nothing.
+                answers.doubts.extend(
+                    Doubt(column, filter.row_group, f"{problem}: {filter.reason}") for filter in unusable
+                )
         return answers
 
 
@@ -102,14 +153,6 @@ def _can_answer(chunks: ChunkStatistics, kind: pa.DataType) -> bool:
         return False
     is_bytewise = pa.types.is_fixed_size_binary(kind) or is_text(kind)
     return not is_bytewise or stores_only(chunks.stored, kind) is True
-
-
-def _answer(filters: FileFilters, path: tuple[str, ...], question: HasAnyOf) -> dict[Question, list[bool]]:
-    try:
-        return {question: filters.might_contain({path: question.values})}
-    except (ParsieveError, OSError, ValueError):
-        # A filter that cannot be read excludes nothing.
-        return {}
 
 
 class FileFilterEvidence(Evidence):

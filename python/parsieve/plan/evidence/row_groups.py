@@ -112,6 +112,8 @@ class GroupJudge:
                         f"{question.column} may have values in this file that are not "
                         f"{question.column.value_type}, the table's type"
                     )
+        for number, reasons in self.filters.doubts(_kept_groups(judged)).items():
+            doubts.setdefault(number, []).extend(reasons)
         return doubts
 
     def _read(self, numbers: Sequence[int]) -> None:
@@ -136,6 +138,16 @@ class GroupJudge:
     def _source(self, number: int) -> tuple[Any, FileKeys | None]:
         piece = self.slices([number])[0]
         return self._lake.open_listed(piece), self._lake.file_keys(piece)
+
+
+def _kept_groups(judged: Judged) -> dict[int, set[int]]:
+    """Return the kept row groups of each file."""
+    candidates, units = judged
+    groups: dict[int, set[int]] = {}
+    for unit in pc.indices_nonzero(candidates.kept).to_pylist():
+        number, group = units[unit]
+        groups.setdefault(number, set()).add(group)
+    return groups
 
 
 def _without(footer: FileFooter, constants: Collection[str]) -> FileFooter:

@@ -1,0 +1,72 @@
+"""Bloom filters inside files that cannot be used: the plan keeps their row groups and says why."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import parsieve as ps
+
+PRESENT, ABSENT = 1_001, 1_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return two files with filters. Their min/max statistics exclude nothing, and all values are odd."""
+    path = tmp_path / "sales"
+    path.mkdir()
+    for part in range(2):
+        ids = random.Random(part).sample(range(1, 100_001, 2), 4_000)
+        ids[0], ids[2_000] = 1, 1
+        ids[1], ids[2_001] = 99_999, 99_999
+        ids[2] = PRESENT
+        pq.write_table(pa.table({"id": ids, "code": ids}), path / f"{part}.parquet", row_group_size=2_000)
+    ps.add_filters(path / "0.parquet", columns=["id", "code"], fpp=1e-6)
+    ps.add_filters(path / "1.parquet", columns=["id", "code"], fpp=1e-6)
+    return path
+
+
+def damage(file: Path, column: str, row_group: int) -> None:
+    """Overwrite the header of one filter."""
+    [offset] = [
+        filter.offset
+        for filter in ps.open_filters(file).ranges()
+        if (filter.column, filter.row_group) == (column, row_group)
+    ]
+    with file.open("r+b") as stream:
+        stream.seek(offset)
+        stream.write(b"\xff" * 8)
+
+
+def test_a_damaged_filter_is_a_doubt(folder: Path) -> None:
+    damage(folder / "0.parquet", "id", 0)
+    plan = ps.open_table(str(folder)).plan(f"id = {ABSENT}")
+    [keep] = plan.kept
+    assert Path(keep.path).name == "0.parquet"
+    [doubt] = keep.doubt
+    assert doubt.startswith("its Bloom filter of id cannot be used: ")
+    assert doubt in plan.explain()
+    assert list(plan.row_groups.values()) == [[0]]
+    assert plan.to_arrow().num_rows == 0
+
+
+def test_a_damaged_filter_of_a_skipped_row_group_is_no_doubt(folder: Path) -> None:
+    damage(folder / "0.parquet", "id", 1)
+    plan = ps.open_table(str(folder)).plan(f"id = {ABSENT} AND code = {ABSENT}")
+    assert not plan.files
+    plan = ps.open_table(str(folder)).plan(f"code = {PRESENT}")
+    assert not any(keep.doubt for keep in plan.kept)
+
+
+def test_a_damaged_filter_of_one_column_leaves_the_other_ones(folder: Path) -> None:
+    for row_group in range(2):
+        damage(folder / "0.parquet", "id", row_group)
+    table = ps.open_table(str(folder))
+    assert not table.plan(f"id = {PRESENT} AND code = {ABSENT}").files
+    plan = table.plan(f"id = {PRESENT}")
+    assert plan.to_arrow().num_rows == 2
+    assert {Path(keep.path).name: len(keep.doubt) for keep in plan.kept} == {"0.parquet": 1, "1.parquet": 0}
