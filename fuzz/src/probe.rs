@@ -57,7 +57,8 @@ fn check_probe(file: &ParquetFile, data: &[u8], query: &ColumnProbe) {
     let verdicts = drive(data, step).unwrap();
     let row_groups = file.metadata.row_groups().len();
     assert!(verdicts.may_contain.len() <= row_groups && verdicts.may_contain.is_empty() == (row_groups == 0));
-    assert!(verdicts.plaintext.iter().all(|&(row_group, column)| row_group < row_groups && column == query.column));
+    let mut unusable = verdicts.unusable.iter();
+    assert!(unusable.all(|filter| filter.row_group < row_groups && filter.column == query.column));
     for (row_group, may_contain) in verdicts.may_contain.iter().enumerate().take(2) {
         let filter = drive(data, |fetched| file.filter(row_group, query.column, None, fetched));
         let hashes = query.probe.hashes();
