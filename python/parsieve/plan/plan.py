@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from parsieve.plan.results.engines import Rows
+
+
+# Spark's side of `Plan.to_spark`, by name, because parsieve.spark builds on plans. The package imports upward only here
+# and in `observe/notebook.py`.
+_SPARK = "parsieve.spark.scan.read"
 
 
 class Plan:
@@ -266,9 +272,7 @@ class Plan:
         Spark's error. In both cases, plan again. If Spark cannot find an Iceberg table by its folder, pass its `name`
         in Spark's catalog.
         """
-        from parsieve.plan.results.engines import to_spark
-
-        frame: DataFrame = to_spark(self, spark, name)
+        frame: DataFrame = import_module(_SPARK).read_plan(self, spark, name)
         return frame
 
     def _repr_html_(self) -> str | None:

@@ -6,9 +6,11 @@
 
 mod axis;
 mod build;
+mod callbacks;
 mod delta;
 mod places;
 mod query;
+mod report;
 mod runs;
 mod shares;
 mod timeline;

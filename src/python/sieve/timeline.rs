@@ -1,7 +1,9 @@
 //! `SieveTimeline`: a base and its deltas, which can be queried, loaded, compacted and analyzed.
 
 use super::axis::{SieveAxis, SieveOptions};
+use super::callbacks::with_callbacks;
 use super::query::{KeyQuery, SieveQuery};
+use super::report::report_dict;
 use super::unit_timeline::SieveUnitTimeline;
 use super::{Erased, LocationNames, bytes_of, erased_by, for_each_key, key_type_mismatch, locations};
 use crate::error::{Error, ErrorKind, Result};
@@ -288,71 +290,4 @@ impl SieveTimeline {
         let Some((report, absent)) = report else { return Ok(None) };
         Ok(Some(report_dict(py, &report, absent)?))
     }
-}
-
-type ReadKeys<'a> = &'a mut dyn FnMut(SectionRange) -> Result<Vec<u8>>;
-type WriteSections<'a> = &'a mut dyn FnMut(Vec<u8>, Vec<u8>) -> Result<()>;
-
-/// Runs a compaction that reads keys sections and writes segments with Python functions, and raises their exceptions.
-pub(super) fn with_callbacks<T: Send>(
-    py: Python<'_>,
-    read: &Bound<'_, PyAny>,
-    write: &Bound<'_, PyAny>,
-    compact: impl FnOnce(ReadKeys<'_>, WriteSections<'_>) -> Result<T> + Send,
-) -> PyResult<T> {
-    let (read, write) = (read.clone().unbind(), write.clone().unbind());
-    let (compacted, failed) = py.detach(|| {
-        let failed = RefCell::new(None);
-        let fail = |error: PyErr, field| {
-            failed.replace(Some(error));
-            Error::new(ErrorKind::SieveMalformed { field })
-        };
-        let mut keys_at = |extent: SectionRange| {
-            Python::attach(|py| {
-                let data = read.call1(py, (extent.file, extent.offset, extent.len))?;
-                bytes_of(data.bind(py))
-            })
-            .map_err(|error| fail(error, "keys section, which could not be read"))
-        };
-        let mut take = |lookups: Vec<u8>, keys: Vec<u8>| {
-            Python::attach(|py| write.call1(py, ((PyBytes::new(py, &lookups), PyBytes::new(py, &keys)),)))
-                .map(drop)
-                .map_err(|error| fail(error, "segments, which could not be written"))
-        };
-        let compacted = compact(&mut keys_at, &mut take);
-        (compacted, failed.into_inner())
-    });
-    match failed {
-        Some(error) => Err(error),
-        None => Ok(compacted?),
-    }
-}
-
-/// Returns the figures of a report by name.
-pub(super) fn report_dict<'py>(py: Python<'py>, report: &Report, absent: f64) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    let counts = report.counts;
-    for (name, value) in [
-        ("keys", counts.keys),
-        ("rows", counts.rows),
-        ("pairs", counts.pairs),
-        ("reads", counts.reads),
-        ("runs", counts.runs),
-        ("blocks", counts.blocks),
-        ("segments", report.segments),
-        ("locations", report.locations),
-        ("slices", report.slices),
-        ("lookup_bytes", report.lookup_bytes),
-        ("largest_lookup", report.largest_lookup),
-        ("keys_bytes", report.keys_bytes),
-        ("root_bytes", report.root_bytes),
-        ("page_bytes", report.page_bytes),
-    ] {
-        dict.set_item(name, value)?;
-    }
-    dict.set_item("bits_per_row", report.bits_per_row())?;
-    dict.set_item("waste_per_key", report.waste_per_key())?;
-    dict.set_item("error", report.error())?;
-    dict.set_item("reads_of_absent_keys", absent)?;
-    Ok(dict)
 }

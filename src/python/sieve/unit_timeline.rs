@@ -1,7 +1,8 @@
 //! `SieveUnitTimeline`: a base of version 2 and its deltas, which answer with slices and units.
 
+use super::callbacks::with_callbacks;
 use super::query::{KeyQuery, SieveQuery};
-use super::timeline::{report_dict, with_callbacks};
+use super::report::report_dict;
 use super::units::{RangeRow, SieveUnits, range_rows};
 use super::{Erased, bytes_of, erased_by, for_each_key, key_type_mismatch, to_bytes};
 use crate::error::Result;

@@ -1,10 +1,9 @@
-"""Hand the rows of a plan to pyarrow, Polars, DuckDB and Spark. Engines scan the files themselves if that is exact."""
+"""Hand the rows of a plan to pyarrow, Polars and DuckDB. Engines scan the files themselves if that is exact."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -35,18 +34,6 @@ from parsieve.sharing import cached_property
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from parsieve.plan.plan import Plan
-
-
-# Spark's side of `Plan.to_spark`, by name, because parsieve.spark builds on plans. The package imports upward only here
-# and in `observe/notebook.py`.
-_SPARK = "parsieve.spark.scan.read"
-
-
-def to_spark(plan: Plan, spark: Any, name: str | None) -> Any:
-    """Return the rows of a plan as a Spark DataFrame."""
-    return import_module(_SPARK).read_plan(plan, spark, name)
 
 
 class Rows(Matches):
