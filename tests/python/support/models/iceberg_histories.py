@@ -63,8 +63,14 @@ class IcebergHistory(IcebergTable):
         self.commit()
 
     def check_model(self) -> None:
-        """Compare the rows with those of pyiceberg, which reads neither equality deletes nor empty vectors."""
+        """Compare the rows with those of pyiceberg, which reads neither equality deletes nor empty vectors.
+
+        It also reads the doubles of partitions with the precision of a float.
+        """
         state = self.state()
+        partitions = [file.partition for file in self.content.files]
+        if any(isinstance(value, float) and _is_no_float(value) for values in partitions for value in values):
+            return
         for deletes in self.content.deletes:
             if isinstance(deletes, EqualityDeletes) or (deletes.is_vector and not any(deletes.positions.values())):
                 return
@@ -293,6 +299,10 @@ class IcebergHistory(IcebergTable):
         )
         self._writer.write_keys(deletes)
         self.content.deletes.append(deletes)
+
+
+def _is_no_float(value: float) -> bool:
+    return math.isfinite(value) and pa.scalar(value).cast(pa.float32()).as_py() != value
 
 
 def _transforms(column: IcebergColumn) -> list[str]:
