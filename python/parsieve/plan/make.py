@@ -75,12 +75,10 @@ def _make_record(
     files.apply(lake_statistics(snapshot.statistics))
     # For each question, the slices that need no footer for it.
     answered = _answered_by_statistics(snapshot, questions)
-    by_rows, by_index, problems, doubts, health = apply_indexes(view, snapshot.slices, questions, files)
-    if notes:
-        health = "unusable"
-    answered = [either(*masks) for masks in zip(answered, by_index, strict=True)]
-    notes += problems
-    rows = find_rows(files, by_rows)
+    by_index = apply_indexes(view, snapshot.slices, questions, files)
+    answered = [either(*masks) for masks in zip(answered, by_index.answered, strict=True)]
+    doubts = by_index.doubts
+    rows = find_rows(files, by_index.with_units)
     if rows is not None:
         exclude_files(files, rows)
     judge = GroupJudge(
@@ -97,12 +95,15 @@ def _make_record(
         chosen = sorted(chosen + _worth_opening(table, snapshot, files, judge, chosen))
     groups = judge.judge(chosen) if chosen else None
     if groups is not None:
-        rows = find_rows(files, by_rows, groups, {number: footer.num_rows for number, footer in judge.opened.items()})
+        footers = {number: footer.num_rows for number, footer in judge.opened.items()}
+        rows = find_rows(files, by_index.with_units, groups, footers)
         if rows is not None:
             exclude_groups(groups, rows)
         for number, reasons in judge.doubts(groups).items():
             doubts.setdefault(number, []).extend(reasons)
     pages = None if view is None else view.pages
+    health = "unusable" if notes else by_index.health
+    notes = [*notes, *by_index.problems]
     return PlanRecord(table.lake, snapshot, bound.expr, files, groups, rows, doubts, tuple(notes), cost, pages, health)
 
 
