@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
 from parsieve import _core
@@ -16,9 +17,18 @@ from parsieve.filters.open import ParquetFile
 from parsieve.io.ranges import RangeReader
 
 MATERIAL_TYPE = "PKMT1"
+AES_LENGTHS = (16, 24, 32)
+# The most keys to remember. Each takes about 1 KiB with its key material.
+MOST_KEYS = 50_000
 
 
-def keys_of(source: Any, kms: Any, connection: Any = None, aad_prefix: bytes | None = None) -> _core.FileKeys:
+def keys_of(
+    source: Any,
+    kms: Any,
+    connection: Any = None,
+    aad_prefix: bytes | None = None,
+    refused: Callable[[tuple[str, ...], Exception], None] | None = None,
+) -> _core.FileKeys:
     """Unwrap the keys of a file; the public name is `ps.FileKeys.from_kms`.
 
     Args:
@@ -28,6 +38,8 @@ def keys_of(source: Any, kms: Any, connection: Any = None, aad_prefix: bytes | N
             between files.
         connection: The `KmsConnectionConfig` for such a function.
         aad_prefix: The AAD prefix, if the file does not store it.
+        refused: Called with the path of each column whose key the KMS does not unwrap, and the error. Without it, the
+            error is raised.
     """
     unwrapper = kms if isinstance(kms, Unwrapper) else Unwrapper(kms, connection)
     reader = RangeReader(source)
@@ -42,10 +54,14 @@ def keys_of(source: Any, kms: Any, connection: Any = None, aad_prefix: bytes | N
         reader.close()
     footer_key = None if footer_material is None else unwrapper.key(footer_material, "the footer")
     with ParquetFile(source, _core.FileKeys(footer_key, None, aad_prefix)) as file:
-        columns: dict[str | list[str] | tuple[str, ...], bytes] = {
-            tuple(path): unwrapper.key(material, f"column {'.'.join(path)!r}")
-            for path, material in file.footer.column_key_metadata()
-        }
+        columns: dict[str | list[str] | tuple[str, ...], bytes] = {}
+        for path, material in file.footer.column_key_metadata():
+            try:
+                columns[tuple(path)] = unwrapper.key(material, f"column {'.'.join(path)!r}")
+            except Exception as error:
+                if refused is None:
+                    raise
+                refused(tuple(path), error)
     return _core.FileKeys(footer_key, columns, aad_prefix)
 
 
@@ -66,28 +82,51 @@ class Unwrapper:
 
     def key(self, material: bytes, owner: str) -> bytes:
         """Unwrap the key in `material`; `owner` names the footer or column in error messages."""
-        if material not in self._keys:
-            self._keys[material] = self._unwrap(_fields(material, owner), owner)
-        return self._keys[material]
+        key = self._keys.get(material)
+        if key is None:
+            key = self._unwrap(_fields(material, owner), owner)
+            if len(self._keys) >= MOST_KEYS:
+                # Every file has its own keys, so the keys of a large table would fill the memory.
+                self._keys.clear()
+            self._keys[material] = key
+        return key
 
     def _unwrap(self, fields: dict[str, Any], owner: str) -> bytes:
         master, wrapped = _text(fields, "masterKeyID", owner), _text(fields, "wrappedDEK", owner)
         if not fields.get("doubleWrapping"):
-            return self._unwrap_with_kms(wrapped, master)
+            return self._unwrap_with_kms(wrapped, master, owner)
         encryption_key = _text(fields, "keyEncryptionKeyID", owner), _text(fields, "wrappedKEK", owner)
         if encryption_key not in self._encryption_keys:
-            self._encryption_keys[encryption_key] = self._unwrap_with_kms(encryption_key[1], master)
+            self._encryption_keys[encryption_key] = self._unwrap_with_kms(encryption_key[1], master, owner)
         try:
             key_id, sealed = base64.b64decode(encryption_key[0]), base64.b64decode(wrapped)
         except ValueError:
             raise _core.FormatError(f"the key material of {owner} is not valid base64") from None
-        return _core.unwrap_key(self._encryption_keys[encryption_key], sealed, key_id)
+        try:
+            return _core.unwrap_key(self._encryption_keys[encryption_key], sealed, key_id)
+        except _core.DecryptionError:
+            # Ask the KMS again next time.
+            self._encryption_keys.pop(encryption_key, None)
+            raise _core.DecryptionError(
+                f"the key of {owner} is wrapped by another key than the one that the KMS returned for {master!r}"
+            ) from None
 
-    def _unwrap_with_kms(self, wrapped: str, master: str) -> bytes:
-        key = self._kms.unwrap_key(wrapped.encode(), master)
-        if not isinstance(key, (bytes, bytearray, str)):
-            raise TypeError(f"unwrap_key of the KMS must return bytes for {master!r}, not {type(key).__name__}")
-        return key.encode("latin-1") if isinstance(key, str) else bytes(key)
+    def _unwrap_with_kms(self, wrapped: str, master: str, owner: str) -> bytes:
+        # pyarrow passes text too.
+        key = checked_key(self._kms.unwrap_key(wrapped, master), master)
+        if len(key) not in AES_LENGTHS:
+            raise _core.DecryptionError(
+                f"the KMS returned a key of {len(key)} bytes for {master!r}, the master key of {owner}; "
+                "AES keys have 16, 24 or 32 bytes"
+            )
+        return key
+
+
+def checked_key(key: Any, master: str) -> bytes:
+    """Return the result of a KMS client as bytes; raise `TypeError` if it is no key."""
+    if not isinstance(key, (bytes, bytearray, str)):
+        raise TypeError(f"unwrap_key of the KMS must return bytes for {master!r}, not {type(key).__name__}")
+    return key.encode("latin-1") if isinstance(key, str) else bytes(key)
 
 
 def material_of(metadata: bytes) -> dict[str, Any] | None:

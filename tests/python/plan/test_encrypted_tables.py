@@ -122,3 +122,14 @@ def test_files_with_encrypted_footers_are_kept_if_the_schema_is_known(tmp_path: 
     plan = ps.open_table(str(tmp_path)).plan("open = 5000")
     assert plan.files == [str(tmp_path / "part-1.parquet")]
     assert "footer cannot be read" in plan.explain()
+
+
+def test_encrypted_columns_are_doubts_of_kept_files(folder: Path) -> None:
+    table = ps.open_table(str(folder))
+    for where in ("other < 0", "other IS NULL", "other = 5 AND open = 7"):
+        plan = table.plan(where)
+        reasons = {keep.doubt for keep in plan.kept}
+        assert reasons == {("its statistics of other are encrypted; pass their key as decryption= to open_table",)}
+        assert "in doubt, so kept: 3 files" in plan.explain()
+    assert {keep.doubt for keep in table.plan("open = 7").kept} == {()}
+    assert table.plan("other < 0 AND open < 0").kept == []

@@ -16,7 +16,7 @@ from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.file_filters import FileFilterEvidence, FilterAnswers
 from parsieve.plan.evidence.footers import Cost, FileFooter, Footers, all_null, bounds_of
 from parsieve.plan.evidence.minmax import ColumnBounds, MinMax
-from parsieve.plan.evidence.questions import HasOtherType, leaves
+from parsieve.plan.evidence.questions import HasMatch, HasOtherType, HasWord, leaves
 from parsieve.predicate.expr import Column
 
 # Row groups as candidates, with the number of the slice and of the row group for each.
@@ -45,6 +45,9 @@ class GroupJudge:
         self._exclude_known = known
         self.cost = cost
         self.columns = list({question.column.path: question.column for question in leaves(files.tree)}.values())
+        # The columns of questions that statistics can answer.
+        by_statistics = [each for each in leaves(files.tree) if not isinstance(each, HasMatch | HasWord)]
+        self._with_statistics = list({question.column.path: question.column for question in by_statistics}.values())
         self.filters = FilterAnswers(leaves(files.tree) if use_filters else (), self._source, self.medium, cost)
         # The footers that could be read, and the errors of the others, by the slices' numbers.
         self.opened: dict[int, FileFooter] = {}
@@ -112,9 +115,30 @@ class GroupJudge:
                         f"{question.column} may have values in this file that are not "
                         f"{question.column.value_type}, the table's type"
                     )
-        for number, reasons in self.filters.doubts(_kept_groups(judged)).items():
-            doubts.setdefault(number, []).extend(reasons)
+        if self.filters.has_doubts or any(map(self._hidden_columns, self.opened.values())):
+            kept = _kept_groups(judged)
+            for number in kept:
+                doubts.setdefault(number, []).extend(self._hidden_columns(self.opened[number]))
+            for number, reasons in self.filters.doubts(kept).items():
+                doubts.setdefault(number, []).extend(reasons)
         return doubts
+
+    def _hidden_columns(self, footer: FileFooter) -> list[str]:
+        """Return which columns are encrypted, so that their statistics exclude nothing."""
+        return [
+            f"its statistics of {column} are encrypted; {self._remedy(chunks.path)}"
+            for column in self._with_statistics
+            if (chunks := footer.columns.get(column.path)) is not None and chunks.is_hidden
+        ]
+
+    def _remedy(self, path: tuple[str, ...] | None) -> str:
+        keys = self._lake.keys
+        if keys is None:
+            return "pass their key as decryption= to open_table"
+        refusal = None if path is None else keys.refusals.get(path)
+        if refusal is not None:
+            return f"the KMS returned no key for them ({refusal})"
+        return "decryption= has no key that decrypts and verifies them"
 
     def _read(self, numbers: Sequence[int]) -> None:
         pieces = self.slices(numbers)
