@@ -70,3 +70,18 @@ def test_a_damaged_filter_of_one_column_leaves_the_other_ones(folder: Path) -> N
     plan = table.plan(f"id = {PRESENT}")
     assert plan.to_arrow().num_rows == 2
     assert {Path(keep.path).name: len(keep.doubt) for keep in plan.kept} == {"0.parquet": 1, "1.parquet": 0}
+
+
+def test_explain_lists_few_of_many_reasons(tmp_path: Path) -> None:
+    """The reasons contain positions, so they differ from file to file."""
+    for part in range(8):
+        ids = [*range(1, 200 * (part + 1), 2), 99_999]
+        pq.write_table(pa.table({"id": ids}), tmp_path / f"{part}.parquet")
+        ps.add_filters(tmp_path / f"{part}.parquet", columns=["id"])
+        damage(tmp_path / f"{part}.parquet", "id", 0)
+    plan = ps.open_table(str(tmp_path)).plan("id = 50")
+    assert len({keep.doubt for keep in plan.kept}) == 8
+    lines = plan.explain().splitlines()
+    assert "in doubt, so kept: 8 files" in lines
+    assert sum("cannot be used" in line for line in lines) == 5
+    assert "  … and 3 more reasons" in lines
