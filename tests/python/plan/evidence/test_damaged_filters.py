@@ -85,3 +85,4 @@ def test_explain_lists_few_of_many_reasons(tmp_path: Path) -> None:
     assert "in doubt, so kept: 8 files" in lines
     assert sum("cannot be used" in line for line in lines) == 5
     assert "  … and 3 more reasons" in lines
+    assert "… and 3 more" in plan._repr_html_()  # type: ignore[operator]
