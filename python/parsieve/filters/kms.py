@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from parsieve import _core
-from parsieve.filters.open import ParquetFile
+from parsieve.filters.open import run
 from parsieve.io.ranges import RangeReader
+from parsieve.sharing import Lock
 
 MATERIAL_TYPE = "PKMT1"
 AES_LENGTHS = (16, 24, 32)
@@ -45,23 +46,22 @@ def keys_of(
     reader = RangeReader(source)
     try:
         fetched = _core.Fetched()
-        while True:
-            needed, footer_material = _core.FileReader.footer_key_metadata(reader.size, fetched)
-            if not needed:
-                break
-            reader.fetch(needed, fetched)
+        material = run(reader, lambda fetched: _core.FileReader.footer_key_metadata(reader.size, fetched), fetched)
+        footer_key = None if material is None else unwrapper.key(material, "the footer")
+        keys = _core.FileKeys(footer_key, None, aad_prefix)
+        file = run(reader, lambda fetched: _core.FileReader.open(reader.size, fetched, keys), fetched)
     finally:
+        unwrapper.count(reader)
         reader.close()
-    footer_key = None if footer_material is None else unwrapper.key(footer_material, "the footer")
-    with ParquetFile(source, _core.FileKeys(footer_key, None, aad_prefix)) as file:
-        columns: dict[str | list[str] | tuple[str, ...], bytes] = {}
-        for path, material in file.footer.column_key_metadata():
-            try:
-                columns[tuple(path)] = unwrapper.key(material, f"column {'.'.join(path)!r}")
-            except Exception as error:
-                if refused is None:
-                    raise
-                refused(tuple(path), error)
+    assert file is not None
+    columns: dict[str | list[str] | tuple[str, ...], bytes] = {}
+    for path, material in file.column_key_metadata():
+        try:
+            columns[tuple(path)] = unwrapper.key(material, f"column {'.'.join(path)!r}")
+        except Exception as error:
+            if refused is None:
+                raise
+            refused(tuple(path), error)
     return _core.FileKeys(footer_key, columns, aad_prefix)
 
 
@@ -79,6 +79,15 @@ class Unwrapper:
         self._keys: dict[bytes, bytes] = {}
         # Key encryption keys, by their id and their wrapped form.
         self._encryption_keys: dict[tuple[str, str], bytes] = {}
+        self._lock = Lock()
+        # The requests made and the bytes read for the key material of files.
+        self.cost = (0, 0)
+
+    def count(self, reader: RangeReader) -> None:
+        """Add what a reader has read for key material."""
+        with self._lock:
+            requests, num_bytes = self.cost
+            self.cost = (requests + reader.requests, num_bytes + reader.bytes_fetched)
 
     def key(self, material: bytes, owner: str) -> bytes:
         """Unwrap the key in `material`; `owner` names the footer or column in error messages."""

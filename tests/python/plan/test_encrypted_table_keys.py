@@ -404,3 +404,13 @@ def test_missing_and_wrong_column_keys_are_named(tmp_path: Path) -> None:
     assert keep.doubt == (
         "its statistics of other are encrypted; decryption= has no key that decrypts and verifies them",
     )
+
+
+def test_plans_count_the_requests_for_key_material(folder: Path) -> None:
+    table = ps.open_table(str(folder), decryption=service())
+    _ = table.schema
+    before = ps.metrics()
+    plan = table.plan("other = 3", row_groups=True)
+    spent = ps.metrics() - before
+    assert plan.requests == spent.requests == 2 * PARTS
+    assert plan.bytes_fetched == spent.bytes_read

@@ -59,6 +59,11 @@ class TableKeys:
         with _reported():
             return keys_of(source, self._unwrapper, refused=self._refuse)
 
+    @property
+    def cost(self) -> tuple[int, int]:
+        """The requests made and the bytes read so far to find the keys of files."""
+        return (0, 0) if self._unwrapper is None else self._unwrapper.cost
+
     def _refuse(self, path: tuple[str, ...], error: Exception) -> None:
         self.refusals[path] = f"{type(error).__name__}: {error}"
 
