@@ -80,13 +80,13 @@ class FilterAnswers:
         answers = self._answers.get(number)
         return None if answers is None else answers.by_question.get(question)
 
-    @property
-    def has_doubts(self) -> bool:
-        """Whether some filter could not be used."""
-        return any(answers.doubts for answers in self._answers.values())
+    def in_doubt(self) -> list[Question]:
+        """Return the questions about columns of which some filter could not be used."""
+        columns = {column for answers in self._answers.values() for column, _ in answers.doubts}
+        return [question for question in self.questions if None in columns or str(question.column) in columns]
 
     def doubts(self, kept: Mapping[int, Collection[int]]) -> dict[int, list[str]]:
-        """Return why filters could not exclude row groups of some files. `kept` has the kept row groups of each file.
+        """Return why filters could not exclude row groups of some files. `kept` has these row groups of each file.
 
         Of several filters of a column, the first one is named.
         """

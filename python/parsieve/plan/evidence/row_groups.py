@@ -16,7 +16,7 @@ from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.file_filters import FileFilterEvidence, FilterAnswers
 from parsieve.plan.evidence.footers import Cost, FileFooter, Footers, all_null, bounds_of
 from parsieve.plan.evidence.minmax import ColumnBounds, MinMax
-from parsieve.plan.evidence.questions import HasMatch, HasOtherType, HasWord, leaves
+from parsieve.plan.evidence.questions import HasMatch, HasOtherType, HasWord, Question, leaves
 from parsieve.predicate.expr import Column
 
 # Row groups as candidates, with the number of the slice and of the row group for each.
@@ -45,9 +45,6 @@ class GroupJudge:
         self._exclude_known = known
         self.cost = cost
         self.columns = list({question.column.path: question.column for question in leaves(files.tree)}.values())
-        # The columns of questions that statistics can answer.
-        by_statistics = [each for each in leaves(files.tree) if not isinstance(each, HasMatch | HasWord)]
-        self._with_statistics = list({question.column.path: question.column for question in by_statistics}.values())
         self.filters = FilterAnswers(leaves(files.tree) if use_filters else (), self._source, self.medium, cost)
         # The footers that could be read, and the errors of the others, by the slices' numbers.
         self.opened: dict[int, FileFooter] = {}
@@ -115,20 +112,31 @@ class GroupJudge:
                         f"{question.column} may have values in this file that are not "
                         f"{question.column.value_type}, the table's type"
                     )
-        if self.filters.has_doubts or any(map(self._hidden_columns, self.opened.values())):
-            kept = _kept_groups(judged)
-            for number in kept:
-                doubts.setdefault(number, []).extend(self._hidden_columns(self.opened[number]))
-            for number, reasons in self.filters.doubts(kept).items():
+        # A filter or statistics in doubt matter only if the file is kept because of them.
+        if in_doubt := self.filters.in_doubt():
+            for number, reasons in self.filters.doubts(_kept_groups(judged, in_doubt)).items():
                 doubts.setdefault(number, []).extend(reasons)
+        if hidden := self._hidden():
+            for number in _kept_groups(judged, hidden):
+                doubts.setdefault(number, []).extend(self._hidden_columns(self.opened[number], hidden))
         return doubts
 
-    def _hidden_columns(self, footer: FileFooter) -> list[str]:
-        """Return which columns are encrypted, so that their statistics exclude nothing."""
+    def _hidden(self) -> list[Question]:
+        """Return the questions that statistics could answer, about columns that are encrypted in some file."""
+        paths = {path for footer in self.opened.values() for path, chunks in footer.columns.items() if chunks.is_hidden}
+        return [
+            question
+            for question in (leaves(self._files.tree) if paths else ())
+            if question.column.path in paths and not isinstance(question, HasMatch | HasWord)
+        ]
+
+    def _hidden_columns(self, footer: FileFooter, questions: Sequence[Question]) -> list[str]:
+        """Return why the statistics of a file do not answer some of the questions."""
+        columns = {question.column.path: question.column for question in questions}
         return [
             f"its statistics of {column} are encrypted; {self._remedy(chunks.path)}"
-            for column in self._with_statistics
-            if (chunks := footer.columns.get(column.path)) is not None and chunks.is_hidden
+            for path, column in columns.items()
+            if (chunks := footer.columns.get(path)) is not None and chunks.is_hidden
         ]
 
     def _remedy(self, path: tuple[str, ...] | None) -> str:
@@ -164,11 +172,11 @@ class GroupJudge:
         return self._lake.open_listed(piece), self._lake.file_keys(piece)
 
 
-def _kept_groups(judged: Judged) -> dict[int, set[int]]:
-    """Return the kept row groups of each file."""
+def _kept_groups(judged: Judged, questions: Sequence[Question]) -> dict[int, set[int]]:
+    """Return the row groups of each file that are kept only because rows may answer some of these questions."""
     candidates, units = judged
     groups: dict[int, set[int]] = {}
-    for unit in pc.indices_nonzero(candidates.kept).to_pylist():
+    for unit in pc.indices_nonzero(candidates.kept_by(questions)).to_pylist():
         number, group = units[unit]
         groups.setdefault(number, set()).add(group)
     return groups

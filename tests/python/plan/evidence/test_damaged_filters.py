@@ -72,6 +72,19 @@ def test_a_damaged_filter_of_one_column_leaves_the_other_ones(folder: Path) -> N
     assert {Path(keep.path).name: len(keep.doubt) for keep in plan.kept} == {"0.parquet": 1, "1.parquet": 0}
 
 
+def test_a_damaged_filter_is_no_doubt_if_another_condition_keeps_the_file(folder: Path) -> None:
+    for row_group in range(2):
+        damage(folder / "0.parquet", "id", row_group)
+    table = ps.open_table(str(folder))
+    # Min/max exclude the first condition, and the filter of the other column answers the second one.
+    plan = table.plan(f"id = 200000 OR code = {PRESENT}")
+    assert len(plan.files) == 2
+    assert {keep.doubt for keep in plan.kept} == {()}
+    damage(folder / "0.parquet", "code", 0)
+    plan = table.plan(f"id = {ABSENT} OR code = {ABSENT}")
+    assert [sum("cannot be used" in doubt for doubt in keep.doubt) for keep in plan.kept] == [2]
+
+
 def test_explain_lists_few_of_many_reasons(tmp_path: Path) -> None:
     """The reasons contain positions, so they differ from file to file."""
     for part in range(8):
