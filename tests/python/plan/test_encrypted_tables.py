@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import duckdb
 import pyarrow.parquet as pq
 import pytest
@@ -133,3 +135,17 @@ def test_encrypted_columns_are_doubts_of_kept_files(folder: Path) -> None:
         assert "in doubt, so kept: 3 files" in plan.explain()
     assert {keep.doubt for keep in table.plan("open = 7").kept} == {()}
     assert table.plan("other < 0 AND open < 0").kept == []
+
+
+def test_doubts_about_tables_that_take_no_keys_ask_for_none(tmp_path: Path) -> None:
+    deltalake.write_deltalake(str(tmp_path), TABLE)
+    [path] = tmp_path.glob("*.parquet")
+    encrypted(path, plaintext_footer=True)
+    log = tmp_path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for add in (action["add"] for action in actions if "add" in action):
+        add["size"] = path.stat().st_size
+        del add["stats"]
+    log.write_text("\n".join(map(json.dumps, actions)))
+    [keep] = ps.open_table(str(tmp_path)).plan("other < 0").kept
+    assert keep.doubt == ("its statistics of other are encrypted; open_table takes keys for plain folders only",)

@@ -142,7 +142,12 @@ class GroupJudge:
     def _remedy(self, path: tuple[str, ...] | None) -> str:
         keys = self._lake.keys
         if keys is None:
-            return "pass their key as decryption= to open_table"
+            is_folder = self._lake.format == "parquet"
+            return (
+                "pass their key as decryption= to open_table"
+                if is_folder
+                else "open_table takes keys for plain folders only"
+            )
         refusal = None if path is None else keys.refusals.get(path)
         if refusal is not None:
             return f"the KMS returned no key for them ({refusal})"
