@@ -118,3 +118,10 @@ def test_plans_that_find_damage_while_they_look_for_rows_report_it(tmp_path: Pat
     assert note in plan.explain()
     with pytest.raises(ps.StaleIndexError, match="is damaged"):
         ps.open_table(str(tmp_path)).plan("id >= 0", row_groups=False, stale="error")
+    # The order of the files comes from the units of all files, too.
+    plan = ps.open_table(str(tmp_path)).plan(order_by="id", limit=2, row_groups=False)
+    [note] = plan.record.notes
+    assert pages.name in note
+    assert note in plan.explain()
+    with pytest.raises(ps.StaleIndexError, match="is damaged"):
+        ps.open_table(str(tmp_path)).plan(order_by="id", limit=2, row_groups=False, stale="error")
