@@ -9,16 +9,27 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
 from parsieve import _core
-from parsieve.filters.open import ParquetFile
+from parsieve.filters.open import run
 from parsieve.io.ranges import RangeReader
+from parsieve.sharing import Lock
 
 MATERIAL_TYPE = "PKMT1"
+AES_LENGTHS = (16, 24, 32)
+# The most keys to remember. Each takes about 1 KiB with its key material.
+MOST_KEYS = 50_000
 
 
-def keys_of(source: Any, kms: Any, connection: Any = None, aad_prefix: bytes | None = None) -> _core.FileKeys:
+def keys_of(
+    source: Any,
+    kms: Any,
+    connection: Any = None,
+    aad_prefix: bytes | None = None,
+    refused: Callable[[tuple[str, ...], Exception], None] | None = None,
+) -> _core.FileKeys:
     """Unwrap the keys of a file; the public name is `ps.FileKeys.from_kms`.
 
     Args:
@@ -28,24 +39,29 @@ def keys_of(source: Any, kms: Any, connection: Any = None, aad_prefix: bytes | N
             between files.
         connection: The `KmsConnectionConfig` for such a function.
         aad_prefix: The AAD prefix, if the file does not store it.
+        refused: Called with the path of each column whose key the KMS does not unwrap, and the error. Without it, the
+            error is raised.
     """
     unwrapper = kms if isinstance(kms, Unwrapper) else Unwrapper(kms, connection)
     reader = RangeReader(source)
     try:
         fetched = _core.Fetched()
-        while True:
-            needed, footer_material = _core.FileReader.footer_key_metadata(reader.size, fetched)
-            if not needed:
-                break
-            reader.fetch(needed, fetched)
+        material = run(reader, lambda fetched: _core.FileReader.footer_key_metadata(reader.size, fetched), fetched)
+        footer_key = None if material is None else unwrapper.key(material, "the footer")
+        keys = _core.FileKeys(footer_key, None, aad_prefix)
+        file = run(reader, lambda fetched: _core.FileReader.open(reader.size, fetched, keys), fetched)
     finally:
+        unwrapper.count(reader)
         reader.close()
-    footer_key = None if footer_material is None else unwrapper.key(footer_material, "the footer")
-    with ParquetFile(source, _core.FileKeys(footer_key, None, aad_prefix)) as file:
-        columns: dict[str | list[str] | tuple[str, ...], bytes] = {
-            tuple(path): unwrapper.key(material, f"column {'.'.join(path)!r}")
-            for path, material in file.footer.column_key_metadata()
-        }
+    assert file is not None
+    columns: dict[str | list[str] | tuple[str, ...], bytes] = {}
+    for path, material in file.column_key_metadata():
+        try:
+            columns[tuple(path)] = unwrapper.key(material, f"column {'.'.join(path)!r}")
+        except Exception as error:
+            if refused is None:
+                raise
+            refused(tuple(path), error)
     return _core.FileKeys(footer_key, columns, aad_prefix)
 
 
@@ -63,31 +79,63 @@ class Unwrapper:
         self._keys: dict[bytes, bytes] = {}
         # Key encryption keys, by their id and their wrapped form.
         self._encryption_keys: dict[tuple[str, str], bytes] = {}
+        self._lock = Lock()
+        # The requests made and the bytes read for the key material of files.
+        self.cost = (0, 0)
+
+    def count(self, reader: RangeReader) -> None:
+        """Add what a reader has read for key material."""
+        with self._lock:
+            requests, num_bytes = self.cost
+            self.cost = (requests + reader.requests, num_bytes + reader.bytes_fetched)
 
     def key(self, material: bytes, owner: str) -> bytes:
         """Unwrap the key in `material`; `owner` names the footer or column in error messages."""
-        if material not in self._keys:
-            self._keys[material] = self._unwrap(_fields(material, owner), owner)
-        return self._keys[material]
+        key = self._keys.get(material)
+        if key is None:
+            key = self._unwrap(_fields(material, owner), owner)
+            if len(self._keys) >= MOST_KEYS:
+                # Every file has its own keys, so the keys of a large table would fill the memory.
+                self._keys.clear()
+            self._keys[material] = key
+        return key
 
     def _unwrap(self, fields: dict[str, Any], owner: str) -> bytes:
         master, wrapped = _text(fields, "masterKeyID", owner), _text(fields, "wrappedDEK", owner)
         if not fields.get("doubleWrapping"):
-            return self._unwrap_with_kms(wrapped, master)
+            return self._unwrap_with_kms(wrapped, master, owner)
         encryption_key = _text(fields, "keyEncryptionKeyID", owner), _text(fields, "wrappedKEK", owner)
         if encryption_key not in self._encryption_keys:
-            self._encryption_keys[encryption_key] = self._unwrap_with_kms(encryption_key[1], master)
+            self._encryption_keys[encryption_key] = self._unwrap_with_kms(encryption_key[1], master, owner)
         try:
             key_id, sealed = base64.b64decode(encryption_key[0]), base64.b64decode(wrapped)
         except ValueError:
             raise _core.FormatError(f"the key material of {owner} is not valid base64") from None
-        return _core.unwrap_key(self._encryption_keys[encryption_key], sealed, key_id)
+        try:
+            return _core.unwrap_key(self._encryption_keys[encryption_key], sealed, key_id)
+        except _core.DecryptionError:
+            # Ask the KMS again next time.
+            self._encryption_keys.pop(encryption_key, None)
+            raise _core.DecryptionError(
+                f"the key of {owner} is wrapped by another key than the one that the KMS returned for {master!r}"
+            ) from None
 
-    def _unwrap_with_kms(self, wrapped: str, master: str) -> bytes:
-        key = self._kms.unwrap_key(wrapped.encode(), master)
-        if not isinstance(key, (bytes, bytearray, str)):
-            raise TypeError(f"unwrap_key of the KMS must return bytes for {master!r}, not {type(key).__name__}")
-        return key.encode("latin-1") if isinstance(key, str) else bytes(key)
+    def _unwrap_with_kms(self, wrapped: str, master: str, owner: str) -> bytes:
+        # pyarrow passes text too.
+        key = checked_key(self._kms.unwrap_key(wrapped, master), master)
+        if len(key) not in AES_LENGTHS:
+            raise _core.DecryptionError(
+                f"the KMS returned a key of {len(key)} bytes for {master!r}, the master key of {owner}; "
+                "AES keys have 16, 24 or 32 bytes"
+            )
+        return key
+
+
+def checked_key(key: Any, master: str) -> bytes:
+    """Return the result of a KMS client as bytes; raise `TypeError` if it is no key."""
+    if not isinstance(key, (bytes, bytearray, str)):
+        raise TypeError(f"unwrap_key of the KMS must return bytes for {master!r}, not {type(key).__name__}")
+    return key.encode("latin-1") if isinstance(key, str) else bytes(key)
 
 
 def material_of(metadata: bytes) -> dict[str, Any] | None:

@@ -147,18 +147,7 @@ class ParquetFile:
 
         Errors of the core get the name of the file.
         """
-        if fetched is None:
-            fetched = self.footer.fetched()
-        while True:
-            try:
-                needed, answer = step(fetched)
-            except _core.ParsieveError as error:
-                if self.reader.name is not None:
-                    error.args = (_with_name(str(error), self.reader.name), *error.args[1:])
-                raise
-            if not needed:
-                return answer
-            self.reader.fetch(needed, fetched)
+        return run(self.reader, step, self.footer.fetched() if fetched is None else fetched)
 
 
 class FileFilters:
@@ -311,6 +300,20 @@ def probe(filters: FileFilters, values: Mapping[Any, Any]) -> tuple[list[bool], 
                 for row_group, column, is_plaintext, reason in answer[1]
             ]
     return may_contain, unusable
+
+
+def run(reader: RangeReader, step: Step[Answer], fetched: _core.Fetched) -> Answer | None:
+    """Call `step` until it returns an answer, and read the ranges that it needs. Errors get the name of the file."""
+    while True:
+        try:
+            needed, answer = step(fetched)
+        except _core.ParsieveError as error:
+            if reader.name is not None:
+                error.args = (_with_name(str(error), reader.name), *error.args[1:])
+            raise
+        if not needed:
+            return answer
+        reader.fetch(needed, fetched)
 
 
 def check_unchanged(filters: FileFilters) -> None:

@@ -20,5 +20,6 @@ def note_same_rows(path: Path, old_token: str, new_token: str) -> None:
     for folder, index in indexes_above(path):
         relative = path.relative_to(folder).as_posix()
         fields: dict[str, Any] = {"same": [[relative.rpartition("/")[0], relative, old_token, new_token]]}
-        with contextlib.suppress(OSError):
+        # An index has no file whose name is not Unicode.
+        with contextlib.suppress(OSError, UnicodeError):
             open_store(str(index)).put(unique(RENEWALS, "note"), document.write(RENEWALS, fields))

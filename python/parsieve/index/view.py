@@ -86,11 +86,6 @@ class View:
         readers += [] if self.pages is None else [self.pages]
         return {name: reason for reader in readers for name, reason in reader.doubts.items()}
 
-    @property
-    def refused(self) -> dict[str, str]:
-        """Return why questions could not be answered so far, although no part is damaged."""
-        return {name: reason for reader in self._readers.values() for name, reason in reader.refused.items()}
-
     def find(self, column: str | Sequence[str], field_id: int | None = None) -> ColumnPath | None:
         """Return the path of a column in this version, by field id, or by name if neither has an id."""
         return _find(self.columns, column, field_id)

@@ -52,12 +52,18 @@ def doubts(record: PlanRecord) -> list[str]:
             by_reason.setdefault(reason, []).append(keep.path)
     if by_reason:
         lines.append(f"in doubt, so kept: {count(sum(bool(keep.doubt) for keep in record.keeps), 'file')}")
-    for reason, paths in by_reason.items():
+    # Reasons that name a file or a place in it differ from file to file.
+    reasons = sorted(by_reason.items(), key=lambda pair: len(pair[1]), reverse=True)
+    for reason, paths in reasons[:SHOWN]:
         shown = SHOWN if len(by_reason) == 1 else 2
         lines.append(f"  {reason}:")
         lines.extend(f"    {path}" for path in paths[:shown])
         lines.extend(f"  {line}" for line in _rest(len(paths), shown))
-    lines.extend(f"in doubt: {note}" for note in record.notes)
+    if len(reasons) > SHOWN:
+        lines.append(f"  … and {count(len(reasons) - SHOWN, 'more reason')}")
+    lines.extend(f"in doubt: {note}" for note in record.notes[:SHOWN])
+    if len(record.notes) > SHOWN:
+        lines.append(f"in doubt: {count(len(record.notes) - SHOWN, 'more problem')}")
     effect = "All files are kept." if record.excludes_nothing else "It excludes no files."
     lines.extend(f"ignored: {part.text} ({part.reason}). {effect}" for part in record.unknown[:SHOWN])
     if len(record.unknown) > SHOWN:

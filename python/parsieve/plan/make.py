@@ -45,15 +45,22 @@ DEFAULTS = PlanOptions()
 
 def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, options: PlanOptions) -> Plan:
     """Plan a predicate on a snapshot of a table."""
-    requests, num_bytes = table.index.cost
+    before = _cost_beside_files(table)
     cost = Cost()
     view, notes = table.view(snapshot) if options.use_index else (None, [])
     record = _make_record(table, snapshot, bound, options, (view, notes), cost)
     if record.health == "damaged" and view is not None and table.is_expired(view):
         record = _make_record(table, snapshot, bound, options, table.view(snapshot), cost)
-    cost.requests += table.index.cost[0] - requests
-    cost.bytes_fetched += table.index.cost[1] - num_bytes
+    after = _cost_beside_files(table)
+    cost.requests += after[0] - before[0]
+    cost.bytes_fetched += after[1] - before[1]
     return Plan(record)
+
+
+def _cost_beside_files(table: OpenTable) -> tuple[int, int]:
+    """Return the requests made and the bytes read so far for the index of a table, and for the keys of its files."""
+    costs = [table.index.cost, (0, 0) if table.lake.keys is None else table.lake.keys.cost]
+    return sum(requests for requests, _ in costs), sum(num_bytes for _, num_bytes in costs)
 
 
 def _make_record(
@@ -75,12 +82,10 @@ def _make_record(
     files.apply(lake_statistics(snapshot.statistics))
     # For each question, the slices that need no footer for it.
     answered = _answered_by_statistics(snapshot, questions)
-    by_rows, by_index, problems, doubts, health = apply_indexes(view, snapshot.slices, questions, files)
-    if notes:
-        health = "unusable"
-    answered = [either(*masks) for masks in zip(answered, by_index, strict=True)]
-    notes += problems
-    rows = find_rows(files, by_rows)
+    by_index = apply_indexes(view, snapshot.slices, questions, files)
+    answered = [either(*masks) for masks in zip(answered, by_index.answered, strict=True)]
+    doubts = by_index.doubts
+    rows = find_rows(files, by_index.with_units)
     if rows is not None:
         exclude_files(files, rows)
     judge = GroupJudge(
@@ -97,12 +102,15 @@ def _make_record(
         chosen = sorted(chosen + _worth_opening(table, snapshot, files, judge, chosen))
     groups = judge.judge(chosen) if chosen else None
     if groups is not None:
-        rows = find_rows(files, by_rows, groups, {number: footer.num_rows for number, footer in judge.opened.items()})
+        footers = {number: footer.num_rows for number, footer in judge.opened.items()}
+        rows = find_rows(files, by_index.with_units, groups, footers)
         if rows is not None:
             exclude_groups(groups, rows)
         for number, reasons in judge.doubts(groups).items():
             doubts.setdefault(number, []).extend(reasons)
     pages = None if view is None else view.pages
+    health = "unusable" if notes else by_index.health
+    notes = [*notes, *by_index.problems]
     return PlanRecord(table.lake, snapshot, bound.expr, files, groups, rows, doubts, tuple(notes), cost, pages, health)
 
 

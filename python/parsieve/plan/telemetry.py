@@ -12,6 +12,8 @@ from parsieve.wording import count, size
 
 # Plans that take longer than this many seconds are logged at level INFO.
 SLOW = 1.0
+# How many problems of the index a line lists.
+SHOWN = 5
 
 
 def count_plan(record: PlanRecord, seconds: float) -> None:
@@ -42,11 +44,19 @@ def attributes_of(record: PlanRecord) -> dict[str, str | bool | int | float]:
 
 
 def log_plan(record: PlanRecord, seconds: float) -> None:
-    """Log the result of each kind of evidence at level DEBUG, and slow plans without their values at level INFO."""
+    """Log the result of each kind of evidence at level DEBUG; slow plans and problems of the index at level INFO.
+
+    Lines at level INFO have no values of the predicate.
+    """
     if seconds > SLOW and PLAN.isEnabledFor(logging.INFO):
         read = f"{size(record.cost.bytes_fetched)} in {count(record.cost.requests, 'request')}"
         names = ", ".join(_columns_of(record)) or "no column"
         PLAN.info("slow plan: %.1f s for %s of %s (read %s)", seconds, names, place(record.lake.uri), read)
+    if record.notes and PLAN.isEnabledFor(logging.INFO):
+        # Queries of engines show no plan, so this line is all that reports the problem.
+        notes = "; ".join(map(place, record.notes[:SHOWN]))
+        more = f"; and {len(record.notes) - SHOWN:,} more" if len(record.notes) > SHOWN else ""
+        PLAN.info("planned %s with problems: %s%s", place(record.lake.uri), notes, more)
     if PLAN.isEnabledFor(logging.DEBUG):
         evidence = ", ".join(f"{stage.evidence} kept {stage.kept} of {stage.asked}" for stage in record.stages)
         kept, total = len(record.kept), len(record.snapshot.slices)

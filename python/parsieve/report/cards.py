@@ -67,11 +67,17 @@ def _of_record(record: PlanRecord) -> list[str]:
         line("result", says),
         *(line(stage.evidence, f"kept {stage.kept:,} of {count(stage.asked, stage.unit)}") for stage in narrowed),
         line("rows", str(choose_reading(record)) if kept else ""),
-        line("in doubt, so read", "; ".join(doubts[:SHOWN])),
-        line("ignored", "; ".join(ignored[:SHOWN])),
+        line("in doubt, so read", _few(doubts)),
+        line("ignored", _few(ignored)),
         line("planning read", f"{size(record.cost.bytes_fetched)} in {count(record.cost.requests, 'request')}"),
         listing("files to read", names, len(kept) - len(names)),
     ]
+
+
+def _few(texts: list[str]) -> str:
+    """Join some texts, and count the rest."""
+    more = [f"… and {len(texts) - SHOWN:,} more"] if len(texts) > SHOWN else []
+    return "; ".join([*texts[:SHOWN], *more])
 
 
 def _bytes(record: PlanRecord) -> str:

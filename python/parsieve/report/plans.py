@@ -139,6 +139,8 @@ def _cells(query: str, minmax: ps.Plan, plan: ps.Plan, kinds: dict[str, str]) ->
     notes += [f"{count:,} skipped by {name}" for name, count in evidence.most_common()]
     doubts = dict.fromkeys([*plan.record.notes, *(doubt for keep in plan.kept for doubt in keep.doubt)])
     notes += [f"in doubt: {doubt}" for doubt in list(doubts)[:SHOWN]]
+    if len(doubts) > SHOWN:
+        notes.append(f"in doubt for {len(doubts) - SHOWN:,} more reasons")
     requests = "1 request" if plan.requests == 1 else f"{plan.requests:,} requests"
     notes.append(f"the plan read {plan.bytes_fetched:,} bytes in {requests}")
     shows = Cells([(MINMAX, verdicts(minmax)), (OURS, verdicts(plan))])

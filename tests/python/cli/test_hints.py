@@ -37,6 +37,10 @@ def test_probe_shows_the_reason_for_each_answer(folder: Path, capsys: Any) -> No
     assert reasons("flag", "true") == ["filters cannot answer for this type"] * 2
     assert main(["probe", path, "id", "3"]) == 0
     assert "the filter does not exclude it" in capsys.readouterr().out
+    with Path(path).open("r+b") as file:
+        file.seek(ps.open_filters(path).ranges()[0].offset)
+        file.write(b"\xff" * 8)
+    assert reasons("id", "3")[0].startswith("the filter cannot be used: ")
 
 
 def test_probe_takes_one_file(folder: Path, capsys: Any) -> None:

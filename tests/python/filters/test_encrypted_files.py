@@ -246,3 +246,45 @@ def test_keys_on_the_command_line_come_from_a_file(
         said = capsys.readouterr().err
         assert "geheim" not in said
         assert "abcd" not in said
+
+
+@pytest.mark.parametrize("double_wrapping", [False, True])
+def test_clients_get_wrapped_keys_as_text(tmp_path: Path, double_wrapping: bool) -> None:
+    """pyarrow passes text, so clients send it as JSON."""
+
+    class Remote(pe.KmsClient):  # type: ignore[misc]
+        def wrap_key(self, key: bytes, name: str) -> str:
+            return key.hex()
+
+        def unwrap_key(self, wrapped: str, name: str) -> bytes:
+            return bytes.fromhex(json.loads(json.dumps({"ciphertext": wrapped}))["ciphertext"])
+
+    path, factory = tmp_path / "t.parquet", pe.CryptoFactory(lambda _: Remote())
+    config = pe.EncryptionConfiguration(
+        footer_key="footer", column_keys={"one": ["secret"]}, double_wrapping=double_wrapping
+    )
+    properties = factory.file_encryption_properties(pe.KmsConnectionConfig(), config)
+    pq.write_table(TABLE, path, encryption_properties=properties)
+    assert read(path, factory).equals(TABLE)
+    assert repr(ps.FileKeys.from_kms(path, Remote())) == "<parsieve.FileKeys: footer, secret>"
+
+
+def test_wrong_keys_of_a_kms_are_named(tmp_path: Path) -> None:
+    class Wrong(Kms):
+        key = bytes(16)
+
+        def unwrap_key(self, wrapped: bytes | str, name: str) -> bytes:
+            return self.key if name == "one" else super().unwrap_key(wrapped, name)
+
+    path, seen = tmp_path / "t.parquet", dict[str, bytes]()
+    config = pe.EncryptionConfiguration(footer_key="footer", column_keys={"one": ["secret"]}, double_wrapping=True)
+    properties = pe.CryptoFactory(lambda _: Kms(seen)).file_encryption_properties(pe.KmsConnectionConfig(), config)
+    pq.write_table(TABLE, path, encryption_properties=properties)
+    client = Wrong(seen)
+    with pytest.raises(ps.DecryptionError, match=r"the key of column 'secret' is wrapped by another key .* 'one'"):
+        ps.FileKeys.from_kms(path, client)
+    client.key = b"short"
+    with pytest.raises(ps.DecryptionError, match="a key of 5 bytes for 'one', the master key of column 'secret'"):
+        ps.FileKeys.from_kms(path, client)
+    client.key = seen["one"]
+    assert "secret" in repr(ps.FileKeys.from_kms(path, client))

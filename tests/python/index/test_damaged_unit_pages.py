@@ -6,9 +6,13 @@ import random
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 from support.models.model_lake import ModelLake, place
+from support.places import index_of
 
+import parsieve as ps
 from parsieve.index import TableIndex
 from parsieve.index.sieve import query
 from parsieve.lake.base import Snapshot
@@ -95,3 +99,29 @@ def test_an_update_of_an_index_with_damaged_unit_pages_loses_nothing(
     assert len(groups) == FILES
     mask = TableIndex(tmp_path).newest().may_match("s", query.is_null(), after.slices).to_pylist()  # type: ignore[union-attr]
     assert "f0007" in {piece.group for piece, keep in zip(after.slices, mask, strict=True) if keep}
+
+
+def test_plans_that_find_damage_while_they_look_for_rows_report_it(tmp_path: Path) -> None:
+    for part in range(20):
+        ids = [random.Random(part * 1000 + number).randrange(1_000_000) for number in range(2000)]
+        pq.write_table(pa.table({"id": ids}), tmp_path / f"{part}.parquet", row_group_size=4)
+    wait_until_old(tmp_path)
+    ps.open_table(str(tmp_path)).build_index("id", kind="sieve", unit="row_group", progress=False)
+    pages = pages_of(index_of(tmp_path), "id")
+    intact = pages.read_bytes()
+    pages.write_bytes(bytes([intact[0] ^ 1]) + intact[1:])
+    # Only the search for ranges of rows needs the units of all files.
+    plan = ps.open_table(str(tmp_path)).plan("id >= 0", row_groups=False)
+    assert len(plan.files) == 20
+    [note] = plan.record.notes
+    assert pages.name in note
+    assert note in plan.explain()
+    with pytest.raises(ps.StaleIndexError, match="is damaged"):
+        ps.open_table(str(tmp_path)).plan("id >= 0", row_groups=False, stale="error")
+    # The order of the files comes from the units of all files, too.
+    plan = ps.open_table(str(tmp_path)).plan(order_by="id", limit=2, row_groups=False)
+    [note] = plan.record.notes
+    assert pages.name in note
+    assert note in plan.explain()
+    with pytest.raises(ps.StaleIndexError, match="is damaged"):
+        ps.open_table(str(tmp_path)).plan(order_by="id", limit=2, row_groups=False, stale="error")

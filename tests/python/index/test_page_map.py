@@ -178,14 +178,17 @@ def test_files_that_change_while_they_are_listed_and_mapped_are_left_out(tmp_pat
     assert [mapped is not None for mapped in found] == [True, False, False]
 
 
-def test_encrypted_and_damaged_files_are_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("plaintext_footer", [True, False])
+def test_encrypted_and_damaged_files_are_left_out(tmp_path: Path, plaintext_footer: bool) -> None:
     lake, store = write(tmp_path / "table", 2), LocalStore(tmp_path / "index")
-    encrypted(tmp_path / "table" / "encrypted.parquet", plaintext_footer=True)
+    encrypted(tmp_path / "table" / "encrypted.parquet", plaintext_footer=plaintext_footer)
     slices = slices_of(lake)
     (tmp_path / "other").mkdir()
     report = build_maps(store, lake, slices)
     assert [location.group for location in report.left_out] == ["encrypted.parquet"]
+    # An update does not try again.
     assert isinstance(report.left_out[slices[2].location], UnsupportedError)
+    assert "encrypted" in str(report.left_out[slices[2].location])
     found = reader_of(store, report.parts, slices).read(slices)
     assert [mapped is not None for mapped in found] == [True, True, False]
 

@@ -226,3 +226,17 @@ def test_a_compaction_does_not_cover_a_file_whose_filters_were_added_meanwhile(
     table.update_index(progress=False)
     assert len(table.plan("id = 17", row_groups=False, stale="error").files) == 1
     assert table.verify_index() == []
+
+
+def test_a_file_whose_name_is_not_unicode_gets_filters(folder: Path) -> None:
+    """Engines ignore the file because of the underscore, so the index does not contain it."""
+    ps.open_table(str(folder)).build_index("id", kind="sieve", progress=False)
+    ignored = Path(os.fsdecode(bytes(folder) + b"/_caf\xe9.parquet"))
+    pq.write_table(pa.table({"id": range(600)}), folder / "_new.parquet")
+    try:
+        (folder / "_new.parquet").rename(ignored)
+    except OSError:
+        pytest.skip("this filesystem has no such names")
+    wait_until_old(ignored.parent)
+    assert ps.add_filters(ignored, columns="id").written
+    assert len(ps.open_filters(ignored).ranges()) == 1

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from support.places import index_of
 
 import parsieve as ps
 from parsieve.observe import logs
@@ -50,6 +52,19 @@ def test_each_operation_on_an_index_writes_one_line(table: ps.Table, caplog: pyt
         report = run()
         first = str(report).splitlines()[0]
         assert lines(caplog, "parsieve.index") == [f"{operation} index of {table.uri}: {first}"]
+
+
+def test_queries_of_engines_log_problems_of_the_index(table: ps.Table, caplog: pytest.LogCaptureFixture) -> None:
+    """They show no plan, so the log has all that is known."""
+    table.build_index("customer", kind="sieve")
+    for root in index_of(Path(table.uri)).rglob("*.root"):
+        root.write_bytes(b"")
+    caplog.set_level(logging.INFO, "parsieve.plan")
+    rows = ps.open_table(table.uri).dataset().to_table(filter=pc.field("customer") == SECRET)
+    assert rows.num_rows == 3
+    [line] = lines(caplog, "parsieve.plan")
+    assert line.startswith(f"planned {table.uri} with problems: the index, roots/")
+    assert SECRET not in line
 
 
 def test_rewrites_of_filters_write_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -365,3 +365,52 @@ def test_the_command_line_accepts_a_key_file(
     assert len(capsys.readouterr().out.splitlines()) == 1
     assert main(["plan", str(uniform), "open = 5"]) == 2
     assert "encrypted" in capsys.readouterr().err
+
+
+def test_a_refused_column_key_leaves_the_other_columns(folder: Path) -> None:
+    class Partial(Kms):
+        refuses = True
+
+        def unwrap_key(self, wrapped: bytes | str, name: str) -> bytes:
+            if name == "two" and self.refuses:
+                raise PermissionError("no right to use key two")
+            return super().unwrap_key(wrapped, name)
+
+    client = Partial({})
+    table = ps.open_table(str(folder), decryption=client)
+    assert table.plan("open < 0 AND secret < 'a'").files == []
+    plan = table.plan("secret = 'secret 00042'")
+    assert plan.to_arrow(["secret", "open"]).num_rows == 1
+    assert {keep.doubt for keep in plan.kept} == {()}
+    plan = table.plan("other < 0")
+    assert len(plan.files) == PARTS
+    reason = "its statistics of other are encrypted; the KMS returned no key for them"
+    assert all(keep.doubt[0].startswith(reason) and "no right to use key two" in keep.doubt[0] for keep in plan.kept)
+    with pytest.raises(PermissionError, match="two"):
+        plan.to_arrow()
+    # The failure may be temporary.
+    client.refuses = False
+    assert table.plan("other < 0").files == []
+    assert table.plan("other = 9").to_arrow()["other"].to_pylist() == [9]
+
+
+def test_missing_and_wrong_column_keys_are_named(tmp_path: Path) -> None:
+    keys = encrypted(tmp_path / "part-0.parquet", part(0))
+    wait_until_old(tmp_path)
+    wrong = {"footer_key": keys["footer"], "column_keys": {"secret": keys["one"], "other": bytes(16)}}
+    with pytest.raises(ps.DecryptionError, match=r"part-0\.parquet: a key is missing or wrong; check footer_key"):
+        ps.open_table(str(tmp_path), decryption=wrong).plan("open = 8")
+    [keep] = ps.open_table(str(tmp_path), decryption={"footer_key": keys["footer"]}).plan("other < 0").kept
+    assert keep.doubt == (
+        "its statistics of other are encrypted; decryption= has no key that decrypts and verifies them",
+    )
+
+
+def test_plans_count_the_requests_for_key_material(folder: Path) -> None:
+    table = ps.open_table(str(folder), decryption=service())
+    _ = table.schema
+    before = ps.metrics()
+    plan = table.plan("other = 3", row_groups=True)
+    spent = ps.metrics() - before
+    assert plan.requests == spent.requests == 2 * PARTS
+    assert plan.bytes_fetched == spent.bytes_read

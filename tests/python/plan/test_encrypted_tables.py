@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import duckdb
 import pyarrow.parquet as pq
 import pytest
@@ -122,3 +124,28 @@ def test_files_with_encrypted_footers_are_kept_if_the_schema_is_known(tmp_path: 
     plan = ps.open_table(str(tmp_path)).plan("open = 5000")
     assert plan.files == [str(tmp_path / "part-1.parquet")]
     assert "footer cannot be read" in plan.explain()
+
+
+def test_encrypted_columns_are_doubts_of_kept_files(folder: Path) -> None:
+    table = ps.open_table(str(folder))
+    for where in ("other < 0", "other IS NULL", "other = 5 AND open = 7"):
+        plan = table.plan(where)
+        reasons = {keep.doubt for keep in plan.kept}
+        assert reasons == {("its statistics of other are encrypted; pass their key as decryption= to open_table",)}
+        assert "in doubt, so kept: 3 files" in plan.explain()
+    assert {keep.doubt for keep in table.plan("open = 7").kept} == {()}
+    assert table.plan("other < 0 AND open < 0").kept == []
+
+
+def test_doubts_about_tables_that_take_no_keys_ask_for_none(tmp_path: Path) -> None:
+    deltalake.write_deltalake(str(tmp_path), TABLE)
+    [path] = tmp_path.glob("*.parquet")
+    encrypted(path, plaintext_footer=True)
+    log = tmp_path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for add in (action["add"] for action in actions if "add" in action):
+        add["size"] = path.stat().st_size
+        del add["stats"]
+    log.write_text("\n".join(map(json.dumps, actions)))
+    [keep] = ps.open_table(str(tmp_path)).plan("other < 0").kept
+    assert keep.doubt == ("its statistics of other are encrypted; open_table takes keys for plain folders only",)

@@ -134,3 +134,18 @@ def test_uncovered_files_are_counted_by_the_newest_version(table: ps.Table, tmp_
     other.build_index("id", kind="sieve", progress=False)
     assert other.expire_index(older_than=0).versions_removed
     assert view.count_uncovered(slices) == {("id",): 0}
+
+
+def test_a_refused_question_concerns_only_its_plan(tmp_path: Path) -> None:
+    def write(ids: list[Any]) -> None:
+        pq.write_table(pa.table({"id": ids, "other": [1, 2]}), tmp_path / "0.parquet")
+        wait_until_old(tmp_path)
+
+    write([1, 2])
+    table = ps.open_table(str(tmp_path))
+    table.build_index(["id", "other"], kind="sieve", progress=False)
+    write(["a", "b"])
+    table = ps.open_table(str(tmp_path))
+    [note] = table.plan("id = 'a'").record.notes
+    assert note.startswith("the index, a question to id: ")
+    assert table.plan("other = 2").record.notes == ()

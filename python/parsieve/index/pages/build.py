@@ -15,7 +15,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from parsieve._core import Fetched, FileMap, FileReader, FormatError, PageMapBuilder, ParsieveError, UnsupportedError
+from parsieve._core import (
+    DecryptionError,
+    Fetched,
+    FileMap,
+    FileReader,
+    FormatError,
+    PageMapBuilder,
+    ParsieveError,
+    UnsupportedError,
+)
 from parsieve.errors import ConflictError
 from parsieve.index.log.parts import PAGES, MapPart, Part
 from parsieve.io.parallel import map_in_threads
@@ -204,7 +213,11 @@ def _read(reader: RangeReader) -> FileMap:
     fetched = Fetched()
     file: FileReader | None = None
     while file is None:
-        needed, file = FileReader.open(reader.size, fetched)
+        try:
+            needed, file = FileReader.open(reader.size, fetched)
+        except DecryptionError:
+            # With the keys, there would be no map either.
+            raise UnsupportedError("the file cannot have a map of its pages: its footer is encrypted") from None
         reader.fetch(needed, fetched)
     arrow_schema = None if file.arrow_schema is None else _without_metadata(file.arrow_schema)
     while True:

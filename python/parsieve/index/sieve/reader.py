@@ -71,8 +71,8 @@ class ColumnReader:
         self.state = state
         # Why parts cannot be used, by name.
         self.doubts: dict[str, str] = {}
-        # Why questions could not be answered although no part is damaged.
-        self.refused: dict[str, str] = {}
+        # Why the last question could not be answered although no part is damaged; None if it could.
+        self.refusal: str | None = None
         # Whether a file of this version is missing, because the version was expired.
         self.gone = False
         self._lock = Lock()
@@ -160,8 +160,9 @@ class ColumnReader:
             encoded = query.on(self.axis)
         except (TypeError, ParsieveError) as error:
             # The literal has another type than the column, so the index cannot answer.
-            self.refused[f"a question to {'.'.join(self.state.path)}"] = str(error)
+            self.refusal = str(error)
             return None
+        self.refusal = None
         answer: Answer | None = None
         if isinstance(timeline, _core.SieveTimeline):
             self._load(timeline, [("segment", *need) for need in timeline.needs(encoded)])

@@ -8,7 +8,7 @@ from typing import Any
 
 from parsieve import _core
 from parsieve._core import DecryptionError, FileKeys, ParsieveError, UnsupportedError
-from parsieve.filters.kms import Unwrapper, keys_of, material_of
+from parsieve.filters.kms import Unwrapper, checked_key, keys_of, material_of
 from parsieve.io.ranges import RangeReader
 
 FORMS = "FileKeys, a dict of footer_key, column_keys and aad_prefix, or (kms, connection)"
@@ -24,6 +24,8 @@ class TableKeys:
         # pyarrow's client of the same KMS. It caches unwrapped keys.
         self._factory: Any = None
         self._connection: Any = None
+        # Why the KMS last unwrapped no key of a column, by the column's path in a file.
+        self.refusals: dict[tuple[str, ...], str] = {}
         if isinstance(given, FileKeys):
             self._keys = given
         elif isinstance(given, Mapping):
@@ -47,12 +49,23 @@ class TableKeys:
         self._factory = encryption.CryptoFactory(lambda config: _reporting_kms(encryption.KmsClient, make(config)))
 
     def of(self, source: Any) -> FileKeys:
-        """Return the keys of one file. Raise `DecryptionError` if the KMS does not unwrap them."""
+        """Return the keys of one file. Raise `DecryptionError` if the KMS does not unwrap the key of its footer.
+
+        A user may lack the right to some columns. Their keys are missing, and `refusals` has the reasons.
+        """
         if self._keys is not None:
             return self._keys
         assert self._unwrapper is not None
         with _reported():
-            return keys_of(source, self._unwrapper)
+            return keys_of(source, self._unwrapper, refused=self._refuse)
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        """The requests made and the bytes read so far to find the keys of files."""
+        return (0, 0) if self._unwrapper is None else self._unwrapper.cost
+
+    def _refuse(self, path: tuple[str, ...], error: Exception) -> None:
+        self.refusals[path] = f"{type(error).__name__}: {error}"
 
     def for_rows(self, source: Any) -> Any:
         """Return the keys of one file for pyarrow, or None for an unencrypted file.
@@ -125,7 +138,12 @@ class TableKeys:
 def _drive(reader: RangeReader, step: Any) -> Any:
     fetched = _core.Fetched()
     while True:
-        needed, answer = step(reader.size, fetched)
+        try:
+            needed, answer = step(reader.size, fetched)
+        except DecryptionError as error:
+            name = "a file" if reader.name is None else reader.name
+            hint = "check footer_key, column_keys and aad_prefix of decryption="
+            raise DecryptionError(f"{name}: a key is missing or wrong; {hint} ({error})") from None
         if not needed:
             return answer
         reader.fetch(needed, fetched)
@@ -151,7 +169,7 @@ def _reporting_kms(client: Any, kms: Any) -> Any:
 
         def unwrap_key(self, wrapped_key: Any, master_key_identifier: str) -> Any:
             with _reported():
-                return kms.unwrap_key(wrapped_key, master_key_identifier)
+                return checked_key(kms.unwrap_key(wrapped_key, master_key_identifier), master_key_identifier)
 
     return ReportingKms()
 

@@ -21,14 +21,8 @@ from parsieve.predicate.builder import is_text
 MOST_VALUES = 1000
 
 
-class Doubt(NamedTuple):
-    """Why a filter, or all filters of a file, could not be used."""
-
-    # The column of the table; None for all columns.
-    column: str | None
-    # None for all row groups.
-    row_group: int | None
-    reason: str
+# The column of a filter, and its row group. None means all columns, and all row groups.
+Place = tuple[str | None, int | None]
 
 
 class FileAnswers(NamedTuple):
@@ -36,7 +30,8 @@ class FileAnswers(NamedTuple):
 
     # For each question that a filter answered: the row groups that may match.
     by_question: dict[Question, list[bool]]
-    doubts: list[Doubt]
+    # Why filters could not be used. Many questions may ask one filter.
+    doubts: dict[Place, str]
 
 
 class FilterAnswers:
@@ -85,17 +80,23 @@ class FilterAnswers:
         answers = self._answers.get(number)
         return None if answers is None else answers.by_question.get(question)
 
+    def in_doubt(self) -> list[Question]:
+        """Return the questions about columns of which some filter could not be used."""
+        columns = {column for answers in self._answers.values() for column, _ in answers.doubts}
+        return [question for question in self.questions if None in columns or str(question.column) in columns]
+
     def doubts(self, kept: Mapping[int, Collection[int]]) -> dict[int, list[str]]:
-        """Return why filters could not exclude row groups of some files. `kept` has the kept row groups of each file.
+        """Return why filters could not exclude row groups of some files. `kept` has these row groups of each file.
 
         Of several filters of a column, the first one is named.
         """
         reasons: dict[int, list[str]] = {}
         for number, groups in kept.items():
             by_column: dict[str | None, str] = {}
-            for doubt in self._answers[number].doubts if number in self._answers else ():
-                if doubt.row_group is None or doubt.row_group in groups:
-                    by_column.setdefault(doubt.column, doubt.reason)
+            of_file = self._answers[number].doubts if number in self._answers else {}
+            for (column, row_group), reason in of_file.items():
+                if row_group is None or row_group in groups:
+                    by_column.setdefault(column, reason)
             if by_column:
                 reasons[number] = list(by_column.values())
         return reasons
@@ -114,14 +115,14 @@ class FilterAnswers:
                         self._cost.bytes_fetched += filters.bytes_fetched
                         self._cost.requests += filters.requests
         except ConflictError:
-            return FileAnswers({}, [Doubt(None, None, REPLACED)])
+            return FileAnswers({}, {(None, None): REPLACED})
         except (ParsieveError, OSError, ValueError) as error:
             # A file that cannot be read excludes nothing.
-            return FileAnswers({}, [Doubt(None, None, f"its Bloom filters cannot be read: {error}")])
+            return FileAnswers({}, {(None, None): f"its Bloom filters cannot be read: {error}"})
         return answers
 
     def _look_up(self, filters: FileFilters, footer: FileFooter) -> FileAnswers:
-        answers = FileAnswers({}, [])
+        answers = FileAnswers({}, {})
         for question in self.questions:
             path = _filtered_path(footer, question)
             if path is None:
@@ -133,12 +134,11 @@ class FilterAnswers:
             except ConflictError:
                 raise
             except (ParsieveError, OSError, ValueError) as error:
-                answers.doubts.append(Doubt(column, None, f"{problem}: {error}"))
+                answers.doubts.setdefault((column, None), f"{problem}: {error}")
             else:
                 # A filter that cannot be used excludes nothing.
-                answers.doubts.extend(
-                    Doubt(column, filter.row_group, f"{problem}: {filter.reason}") for filter in unusable
-                )
+                for filter in unusable:
+                    answers.doubts.setdefault((column, filter.row_group), f"{problem}: {filter.reason}")
         return answers
 
 

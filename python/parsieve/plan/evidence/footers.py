@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from parsieve._core import FileReader, ParsieveError
+from parsieve._core import FileReader, ParsieveError, Rewriter
 from parsieve.errors import ConflictError
 from parsieve.io.ranges import RangeReader, open_footer
 from parsieve.lake.base import Lake, Slice
@@ -46,6 +46,8 @@ class ChunkStatistics:
     has_filter: bool
     # Whether the file certainly lacks the column.
     is_absent: bool = False
+    # Whether the statistics are encrypted, and no key decrypts or verifies them.
+    is_hidden: bool = False
 
 
 @dataclass(slots=True)
@@ -168,7 +170,10 @@ class Footers:
             if piece.token and not f"{piece.token}-".startswith(footer.version):
                 return REPLACED, reader.bytes_fetched, reader.requests
         columns = {leaf.key: footer.columns[leaf.column.path] for leaf in leaves}
-        self._remember(piece, _Cached(footer.num_rows, columns, footer.version))
+        # A KMS that was not available may return the key next time.
+        may_open_later = lake.keys is not None and bool(lake.keys.refusals)
+        if not (may_open_later and any(chunk.is_hidden for chunk in columns.values())):
+            self._remember(piece, _Cached(footer.num_rows, columns, footer.version))
         return footer, reader.bytes_fetched, reader.requests
 
     def _remember(self, piece: Slice, footer: _Cached) -> None:
@@ -200,10 +205,22 @@ def _footer(file: FileReader, wanted: Sequence[WantedLeaf]) -> FileFooter:
         if number is None:
             footer.columns[leaf.column.path] = ChunkStatistics(None, [], None, False, leaves.lacks(leaf))
         else:
+            groups = file.statistics(number)
+            is_hidden = file.encrypted and _is_hidden(file, number, groups)
             footer.columns[leaf.column.path] = ChunkStatistics(
-                stored[number], file.statistics(number), leaves.paths[number], number in with_filter
+                stored[number], groups, leaves.paths[number], number in with_filter, is_hidden=is_hidden
             )
     return footer
+
+
+def _is_hidden(file: FileReader, column: int, groups: Sequence[_Raw]) -> bool:
+    """Return whether the statistics of a column in an encrypted file cannot be decrypted or verified."""
+    rewriter = Rewriter(file)
+    # The number of values is missing if the footer was not verified. If it was, the column may have a key of its own.
+    return any(
+        values is None or (lower is None and nulls is None and not rewriter.is_open(group, column))
+        for group, (lower, _, nulls, _, values) in enumerate(groups)
+    )
 
 
 def all_null(num_rows: Sequence[int]) -> ChunkStatistics:
@@ -304,7 +321,9 @@ def _typed(values: list[Any], stored: str, kind: pa.DataType) -> list[Any]:
     if file is None or not _same_meaning(stored, file, kind):
         return [None] * len(values)
     if pa.types.is_decimal(file):
-        values = [None if value is None else _decimal(value, file.scale) for value in values]
+        # 16 bytes can also hold numbers of 39 digits, which are no values of the column.
+        is_valid = [value is not None and abs(value) < 10**file.precision for value in values]
+        values = [_decimal(value, file.scale) if valid else None for value, valid in zip(values, is_valid, strict=True)]
     elif pa.types.is_boolean(file):
         values = [None if value is None else bool(value) for value in values]
     array = pa.array(values, file)

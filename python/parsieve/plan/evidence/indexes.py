@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import or_
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,19 +31,40 @@ REASONS = frozenset((NEW, CHANGED, YOUNG, UNREADABLE))
 Health = Literal["sound", "unusable", "damaged"]
 
 
-class IndexAnswers(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class IndexAnswers:
     """The answers of a table's indexes to the questions of a plan."""
 
-    # The indexes that may also exclude row groups or rows of a slice.
-    with_units: list[SieveIndexEvidence | TextIndexEvidence]
     # For each question, the slices that need no footer for it; None if no index answers the question.
-    answered: list[pa.BooleanArray | None]
-    # The parts of the indexes that could not be used, with the reasons.
-    problems: list[str]
+    answered: Sequence[pa.BooleanArray | None]
     # Why no index covers a kept slice, by the number of the slice.
-    doubts: dict[int, list[str]]
-    # Whether a part is damaged or missing for good, or could not be read this time.
-    health: Health = "sound"
+    doubts: dict[int, list[str]] = field(default_factory=dict)
+    sieve: SieveIndexEvidence | None = None
+    filters: Sequence[BloomIndexEvidence | TextIndexEvidence] = ()
+
+    @property
+    def with_units(self) -> list[SieveIndexEvidence | TextIndexEvidence]:
+        """The indexes that may also exclude row groups or rows of a slice."""
+        texts = (index for index in self.filters if isinstance(index, TextIndexEvidence))
+        return [] if self.sieve is None else [self.sieve, *texts]
+
+    @property
+    def problems(self) -> list[str]:
+        """The parts of the indexes that could not be used so far, with the reasons.
+
+        A search for rows reads further parts, so ask for the problems after it.
+        """
+        failed = [] if self.sieve is None else list(self.sieve.doubts.items())
+        failed += [failure for index in self.filters for failure in index.failed.items()]
+        return [f"the index, {part}: {error}" for part, error in dict.fromkeys(failed)]
+
+    @property
+    def health(self) -> Health:
+        """Whether a part is damaged or missing for good, or could not be read this time, as far as known."""
+        if self.sieve is None:
+            return "sound"
+        has_failed = any(index.failed for index in (self.sieve, *self.filters))
+        return "damaged" if self.sieve.is_damaged else "unusable" if has_failed else "sound"
 
 
 def apply_indexes(
@@ -51,7 +72,7 @@ def apply_indexes(
 ) -> IndexAnswers:
     """Exclude candidates with every index of a table. Without a view, the table has no index."""
     if view is None:
-        return IndexAnswers([], [None] * len(questions), [], {})
+        return IndexAnswers([None] * len(questions))
     sieve, bloom = SieveIndexEvidence(view, slices), BloomIndexEvidence(view, slices)
     texts = [TextIndexEvidence(view, slices, content) for content in TEXT_CONTENTS]
     by_filters: list[BloomIndexEvidence | TextIndexEvidence] = [bloom, *texts]
@@ -64,24 +85,20 @@ def apply_indexes(
         functools.reduce(either, (filters.covers(question) for filters in by_filters), first)
         for question, first in zip(questions, by_sieve, strict=True)
     ]
-    failed = functools.reduce(or_, (filters.failed for filters in by_filters), sieve.doubts)
-    doubts: dict[int, list[str]] = {}
+    answers = IndexAnswers(by_sieve, {}, sieve, by_filters)
     covered = [mask for mask in by_any if mask is not None]
     if covered:
         is_uncovered = pc.invert(functools.reduce(pc.or_, covered))
         numbers = pc.indices_nonzero(pc.and_(files.kept, is_uncovered)).to_pylist()
         if numbers:
             tokens = [index.indexed_tokens(question) for question in questions for index in indexes]
-            doubts = uncovered(slices, numbers, list(filter(None, tokens)), bool(failed))
+            answers.doubts.update(uncovered(slices, numbers, list(filter(None, tokens)), bool(answers.problems)))
     for column, numbers in _disagreements(files, questions):
         for number in numbers:
-            doubts.setdefault(number, []).append(
+            answers.doubts.setdefault(number, []).append(
                 f"it has values for which engines disagree about {column}, so the index of {column} never skips it"
             )
-    problems = [f"the index, {part}: {error}" for part, error in failed.items()]
-    has_failed = any(index.failed for index in indexes)
-    health: Health = "damaged" if view.doubts else "unusable" if has_failed else "sound"
-    return IndexAnswers([sieve, *texts], by_sieve, problems, doubts, health)
+    return answers
 
 
 def _disagreements(files: Candidates, questions: Sequence[Question]) -> Iterator[tuple[Column, list[int]]]:

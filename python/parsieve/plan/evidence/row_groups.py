@@ -16,7 +16,7 @@ from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.file_filters import FileFilterEvidence, FilterAnswers
 from parsieve.plan.evidence.footers import Cost, FileFooter, Footers, all_null, bounds_of
 from parsieve.plan.evidence.minmax import ColumnBounds, MinMax
-from parsieve.plan.evidence.questions import HasOtherType, leaves
+from parsieve.plan.evidence.questions import HasMatch, HasOtherType, HasWord, Question, leaves
 from parsieve.predicate.expr import Column
 
 # Row groups as candidates, with the number of the slice and of the row group for each.
@@ -112,9 +112,46 @@ class GroupJudge:
                         f"{question.column} may have values in this file that are not "
                         f"{question.column.value_type}, the table's type"
                     )
-        for number, reasons in self.filters.doubts(_kept_groups(judged)).items():
-            doubts.setdefault(number, []).extend(reasons)
+        # A filter or statistics in doubt matter only if the file is kept because of them.
+        if in_doubt := self.filters.in_doubt():
+            for number, reasons in self.filters.doubts(_kept_groups(judged, in_doubt)).items():
+                doubts.setdefault(number, []).extend(reasons)
+        if hidden := self._hidden():
+            for number in _kept_groups(judged, hidden):
+                doubts.setdefault(number, []).extend(self._hidden_columns(self.opened[number], hidden))
         return doubts
+
+    def _hidden(self) -> list[Question]:
+        """Return the questions that statistics could answer, about columns that are encrypted in some file."""
+        paths = {path for footer in self.opened.values() for path, chunks in footer.columns.items() if chunks.is_hidden}
+        return [
+            question
+            for question in (leaves(self._files.tree) if paths else ())
+            if question.column.path in paths and not isinstance(question, HasMatch | HasWord)
+        ]
+
+    def _hidden_columns(self, footer: FileFooter, questions: Sequence[Question]) -> list[str]:
+        """Return why the statistics of a file do not answer some of the questions."""
+        columns = {question.column.path: question.column for question in questions}
+        return [
+            f"its statistics of {column} are encrypted; {self._remedy(chunks.path)}"
+            for path, column in columns.items()
+            if (chunks := footer.columns.get(path)) is not None and chunks.is_hidden
+        ]
+
+    def _remedy(self, path: tuple[str, ...] | None) -> str:
+        keys = self._lake.keys
+        if keys is None:
+            is_folder = self._lake.format == "parquet"
+            return (
+                "pass their key as decryption= to open_table"
+                if is_folder
+                else "open_table takes keys for plain folders only"
+            )
+        refusal = None if path is None else keys.refusals.get(path)
+        if refusal is not None:
+            return f"the KMS returned no key for them ({refusal})"
+        return "decryption= has no key that decrypts and verifies them"
 
     def _read(self, numbers: Sequence[int]) -> None:
         pieces = self.slices(numbers)
@@ -140,11 +177,11 @@ class GroupJudge:
         return self._lake.open_listed(piece), self._lake.file_keys(piece)
 
 
-def _kept_groups(judged: Judged) -> dict[int, set[int]]:
-    """Return the kept row groups of each file."""
+def _kept_groups(judged: Judged, questions: Sequence[Question]) -> dict[int, set[int]]:
+    """Return the row groups of each file that are kept only because rows may answer some of these questions."""
     candidates, units = judged
     groups: dict[int, set[int]] = {}
-    for unit in pc.indices_nonzero(candidates.kept).to_pylist():
+    for unit in pc.indices_nonzero(candidates.kept_by(questions)).to_pylist():
         number, group = units[unit]
         groups.setdefault(number, set()).add(group)
     return groups

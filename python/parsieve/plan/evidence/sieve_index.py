@@ -131,6 +131,8 @@ class SieveIndexEvidence(Evidence):
         self._slices = slices
         # Columns whose index could not be read, with the error.
         self.failed: dict[str, str] = {}
+        # Questions that the index of a column cannot answer although it is sound, with the reason.
+        self.refused: dict[str, str] = {}
         # The units that may match each question; None if the index has no answer that names its own units.
         self._answers: dict[Question, Answer | None] = {}
         # The units of each column in the slices that were looked up last.
@@ -151,6 +153,8 @@ class SieveIndexEvidence(Evidence):
                 self._answers[question] = None
                 return pa.repeat(pa.scalar(True), len(self._slices))
             may_match, self._answers[question] = self._view.find_units(path, lookup, self._slices)
+            if self._answers[question] is None and (refusal := self._view.reader(path).refusal) is not None:
+                self.refused[f"a question to {question.column}"] = refusal
             return may_match
         except (ParsieveError, OSError, TypeError, ValueError) as error:
             # A damaged or missing part excludes nothing.
@@ -244,7 +248,12 @@ class SieveIndexEvidence(Evidence):
     @property
     def doubts(self) -> dict[str, str]:
         """The parts that could not be used, with the reasons."""
-        return {**self._view.doubts, **self._view.refused, **self.failed}
+        return {**self._view.doubts, **self.refused, **self.failed}
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether a part of the table's indexes cannot be used until they are built again."""
+        return bool(self._view.doubts)
 
     def describe(self, question: Question, unit: int) -> str:
         """Describe the answer of the index."""

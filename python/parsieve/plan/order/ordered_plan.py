@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as pads
     from pyspark.sql import DataFrame, SparkSession
 
+    from parsieve.index.view import View
     from parsieve.lake.base import Snapshot
     from parsieve.plan.open_table import OpenTable
     from parsieve.plan.record import PlanRecord
@@ -70,6 +71,7 @@ class OrderedPlan(Plan):
         else:
             view = table.view(snapshot)[0] if options.use_index else None
             ranking = rank(table, view, record, ordering, footers=options.row_groups is not False)
+            record = _with_problems(record, view, ordering, ranking)
         plan = cls(record, ordering, order.limit, ranking)
         plan._table, plan._options = table, options
         return plan
@@ -211,6 +213,17 @@ class OrderedPlan(Plan):
         first = "" if self.limit is None else f", the first {count(self.limit, 'row')}"
         order = "" if self.ordering is None else f" by {self.ordering}"
         return f"{super().__repr__()[:-1]}{first}{order}>"
+
+
+def _with_problems(record: PlanRecord, view: View | None, ordering: Ordering, ranking: Ranking) -> PlanRecord:
+    """Return a record that lists the problems of the index which the ranking met."""
+    damaged = {} if view is None else view.doubts
+    failed = {} if ranking.problem is None else {str(ordering.column): ranking.problem}
+    notes = [f"the index, {part}: {problem}" for part, problem in {**damaged, **failed}.items()]
+    new = [note for note in notes if note not in record.notes]
+    if not new:
+        return record
+    return replace(record, notes=(*record.notes, *new), health="damaged" if damaged else "unusable")
 
 
 class Order:

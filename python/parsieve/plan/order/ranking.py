@@ -41,18 +41,22 @@ class Ranking(NamedTuple):
     source: str
     # How many files have no bounds. They come first.
     unknown: int
+    # Why the index could not be used, if it failed this time.
+    problem: str | None = None
 
 
 def rank(table: OpenTable, view: View | None, record: PlanRecord, ordering: Ordering, *, footers: bool) -> Ranking:
     """Rank the kept files of a plan. Reads footers only if `footers` is true and nothing else has bounds."""
     numbers = record.kept
     bounds = _from_metadata(record, numbers, ordering)
-    source = "the table's min/max"
+    source, problem = "the table's min/max", None
     if None in bounds and view is not None:
-        of_index = _from_index(view, record, numbers, ordering)
+        try:
+            of_index = _from_index(view, record, numbers, ordering)
+        except (ParsieveError, OSError, TypeError, ValueError) as error:
+            of_index, problem = [None] * len(numbers), str(error)
         if sum(bound is None for bound in of_index) < sum(bound is None for bound in bounds):
-            bounds, source = of_index, "the index"
-            return _ranked(numbers, bounds, source, ordering)
+            return _ranked(numbers, of_index, "the index", ordering)
     missing = [at for at, bound in enumerate(bounds) if bound is None]
     if missing and footers:
         of_footers = _from_footers(table, record, [numbers[at] for at in missing], ordering)
@@ -60,7 +64,7 @@ def rank(table: OpenTable, view: View | None, record: PlanRecord, ordering: Orde
             bounds[at] = bound
         if len(missing) == len(numbers):
             source = "footers' min/max"
-    return _ranked(numbers, bounds, source, ordering)
+    return _ranked(numbers, bounds, source, ordering)._replace(problem=problem)
 
 
 def _ranked(numbers: Sequence[int], bounds: Sequence[Bound | None], source: str, ordering: Ordering) -> Ranking:
@@ -135,13 +139,10 @@ def _from_index(view: View, record: PlanRecord, numbers: Sequence[int], ordering
     if path is None:
         return bounds
     reader = view.reader(path)
-    try:
-        ids = reader.numbered(record.snapshot.slices).take(pa.array(numbers, pa.int64()))
-        covered = pc.indices_nonzero(ids.is_valid()).to_pylist()
-        statistics = reader.unit_statistics(ids.drop_null())
-        ranges = reader.unit_ranges(ids.drop_null())
-    except (ParsieveError, OSError, TypeError, ValueError):
-        return bounds
+    ids = reader.numbered(record.snapshot.slices).take(pa.array(numbers, pa.int64()))
+    covered = pc.indices_nonzero(ids.is_valid()).to_pylist()
+    statistics = reader.unit_statistics(ids.drop_null())
+    ranges = reader.unit_ranges(ids.drop_null())
     for at, units, known in zip(covered, statistics, ranges, strict=True):
         if units is None or any(unknown for *_, unknown in units):
             continue

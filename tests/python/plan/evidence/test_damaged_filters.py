@@ -70,3 +70,32 @@ def test_a_damaged_filter_of_one_column_leaves_the_other_ones(folder: Path) -> N
     plan = table.plan(f"id = {PRESENT}")
     assert plan.to_arrow().num_rows == 2
     assert {Path(keep.path).name: len(keep.doubt) for keep in plan.kept} == {"0.parquet": 1, "1.parquet": 0}
+
+
+def test_a_damaged_filter_is_no_doubt_if_another_condition_keeps_the_file(folder: Path) -> None:
+    for row_group in range(2):
+        damage(folder / "0.parquet", "id", row_group)
+    table = ps.open_table(str(folder))
+    # Min/max exclude the first condition, and the filter of the other column answers the second one.
+    plan = table.plan(f"id = 200000 OR code = {PRESENT}")
+    assert len(plan.files) == 2
+    assert {keep.doubt for keep in plan.kept} == {()}
+    damage(folder / "0.parquet", "code", 0)
+    plan = table.plan(f"id = {ABSENT} OR code = {ABSENT}")
+    assert [sum("cannot be used" in doubt for doubt in keep.doubt) for keep in plan.kept] == [2]
+
+
+def test_explain_lists_few_of_many_reasons(tmp_path: Path) -> None:
+    """The reasons contain positions, so they differ from file to file."""
+    for part in range(8):
+        ids = [*range(1, 200 * (part + 1), 2), 99_999]
+        pq.write_table(pa.table({"id": ids}), tmp_path / f"{part}.parquet")
+        ps.add_filters(tmp_path / f"{part}.parquet", columns=["id"])
+        damage(tmp_path / f"{part}.parquet", "id", 0)
+    plan = ps.open_table(str(tmp_path)).plan("id = 50")
+    assert len({keep.doubt for keep in plan.kept}) == 8
+    lines = plan.explain().splitlines()
+    assert "in doubt, so kept: 8 files" in lines
+    assert sum("cannot be used" in line for line in lines) == 5
+    assert "  … and 3 more reasons" in lines
+    assert "… and 3 more" in plan._repr_html_()  # type: ignore[operator]

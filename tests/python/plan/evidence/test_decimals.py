@@ -134,3 +134,19 @@ def test_bounds_of_byte_array_decimals_are_not_used(tmp_path: Path) -> None:
     for value in values:
         plan = table.plan(f"x = {Decimal(value).scaleb(-SCALE)}", row_groups=True)
         assert len(plan.files) == 1, plan.explain()
+
+
+def test_bounds_of_too_many_digits_are_not_used(tmp_path: Path) -> None:
+    """16 bytes hold numbers of 39 digits, but decimals have 38."""
+    values = [Decimal(1), Decimal(5)]
+    pq.write_table(pa.table({"x": pa.array(values, pa.decimal128(38, 0))}), tmp_path / "part-0.parquet")
+
+    def change(metadata: Struct) -> None:
+        for group in statistics(metadata):
+            group |= {MAX_VALUE: (BINARY, b"\x7f" + b"\xff" * 15)}
+
+    edit(tmp_path / "part-0.parquet", change)
+    wait_until_old(tmp_path)
+    plan = ps.open_table(str(tmp_path)).plan("x = 5", row_groups=True)
+    assert len(plan.files) == 1
+    assert plan.to_arrow()["x"].to_pylist() == [Decimal(5)]
