@@ -45,19 +45,19 @@ DEFAULTS = PlanOptions()
 
 def make_plan(table: OpenTable, snapshot: Snapshot, bound: BoundPredicate, options: PlanOptions) -> Plan:
     """Plan a predicate on a snapshot of a table."""
-    before = _cost_beside_files(table)
+    before = _cost_of_index_and_keys(table)
     cost = Cost()
     view, notes = table.view(snapshot) if options.use_index else (None, [])
     record = _make_record(table, snapshot, bound, options, (view, notes), cost)
     if record.health == "damaged" and view is not None and table.is_expired(view):
         record = _make_record(table, snapshot, bound, options, table.view(snapshot), cost)
-    after = _cost_beside_files(table)
+    after = _cost_of_index_and_keys(table)
     cost.requests += after[0] - before[0]
     cost.bytes_fetched += after[1] - before[1]
     return Plan(record)
 
 
-def _cost_beside_files(table: OpenTable) -> tuple[int, int]:
+def _cost_of_index_and_keys(table: OpenTable) -> tuple[int, int]:
     """Return the requests made and the bytes read so far for the index of a table, and for the keys of its files."""
     costs = [table.index.cost, (0, 0) if table.lake.keys is None else table.lake.keys.cost]
     return sum(requests for requests, _ in costs), sum(num_bytes for _, num_bytes in costs)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from parsieve.sharing import cached_property
+from parsieve.wording import count
 
 if TYPE_CHECKING:
     from parsieve.plan.record import PlanRecord
@@ -49,8 +50,8 @@ class Scan:
         failures = (self._failure,) if self._failure else ()
         if self._plan is None:
             return failures
-        counts = Counter(doubt for keep in self._plan.keeps for doubt in keep.doubt)
-        doubts = (f"{doubt} ({count} files)" for doubt, count in counts.most_common())
+        files = Counter(doubt for keep in self._plan.keeps for doubt in keep.doubt)
+        doubts = (f"{doubt} ({count(number, 'file')})" for doubt, number in files.most_common())
         return (*failures, *self._plan.notes, *doubts)
 
     def __str__(self) -> str:
