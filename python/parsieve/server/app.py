@@ -9,7 +9,7 @@ from parsieve.server.gate import Gate
 from parsieve.server.metrics import Requests
 from parsieve.server.plan_store import PlanStore
 from parsieve.server.planner import Planner
-from parsieve.server.protocol.errors import bad_request, unsupported
+from parsieve.server.protocol.errors import bad_request, no_namespace, unsupported
 from parsieve.server.protocol.requests import read_json, read_plan_request
 from parsieve.server.settings import Limits
 from parsieve.server.sql_catalog import LocalCatalog, Name
@@ -163,7 +163,11 @@ def _in_protocol(path: str) -> str:
 
 
 def _parts(namespace: str) -> Name:
-    return tuple(namespace.split("\x1f"))
+    """Return the parts of a namespace. pyiceberg raises its own error for empty ones."""
+    parts = tuple(namespace.split("\x1f"))
+    if not all(map(str.strip, parts)):
+        raise no_namespace(".".join(parts))
+    return parts
 
 
 def _namespace(request: Request) -> Name:

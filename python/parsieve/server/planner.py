@@ -6,7 +6,7 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Any
 
-from parsieve._core import ParsieveError
+from parsieve._core import ParsieveError, UnsupportedError
 from parsieve.lake.base import Snapshot
 from parsieve.lake.iceberg.slices import IcebergSlices
 from parsieve.lake.iceberg.table import Iceberg
@@ -30,7 +30,7 @@ class Planner:
 
     def __init__(self, most_tables: int = _MOST_TABLES) -> None:
         self._most_tables = most_tables
-        self._tables: OrderedDict[Any, tuple[str, OpenTable]] = OrderedDict()
+        self._tables: OrderedDict[Any, tuple[Any, OpenTable]] = OrderedDict()
         self._lock = Lock()
 
     def plan(self, key: Any, table: Any, request: PlanRequest) -> PlannedFiles:
@@ -43,8 +43,11 @@ class Planner:
         """
         schema = _schema(table, request)
         _check_names(schema, request)
-        opened = self._opened(key, table)
-        snapshot = opened.snapshot(request.snapshot_id)
+        try:
+            opened = self._opened(key, table)
+            snapshot = opened.snapshot(request.snapshot_id)
+        except UnsupportedError as error:
+            raise unsupported(str(error)) from None
         reader = FilterReader(schema, snapshot.schema, case_sensitive=request.case_sensitive)
         # Find errors of the client before the work.
         bound = BoundPredicate(reader.read(request.filter))
@@ -58,11 +61,11 @@ class Planner:
         )
 
     def _opened(self, key: Any, table: Any) -> OpenTable:
-        location = str(table.metadata_location)
         with self._lock:
             known = self._tables.get(key)
-            if known is None or known[0] != location:
-                known = self._tables[key] = (location, OpenTable.of(Iceberg(table)))
+            # Compare all metadata: a catalog need not return where they are, and may use a place again.
+            if known is None or known[0] != table.metadata:
+                known = self._tables[key] = (table.metadata, OpenTable.of(Iceberg(table)))
             self._tables.move_to_end(key)
             while len(self._tables) > self._most_tables:
                 self._tables.popitem(last=False)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 import requests
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -18,6 +22,8 @@ from pyiceberg.transforms import (
     TruncateTransform,
     YearTransform,
 )
+from pyiceberg.types import DoubleType, NestedField
+from support.iceberg_manifests import HandWrittenTable
 from support.serving import client, running, sql_catalog
 
 from parsieve.server.app import local_app
@@ -80,6 +86,21 @@ def test_each_kind_of_partition(tmp_path: Path) -> None:
                     sorted(scan.to_arrow()["id"].to_pylist()) for scan in (ours.scan(where), own.scan(where))
                 )
                 assert actual == expected, (partition, where)
+    catalog.close()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_partition_that_json_does_not_have_is_an_error_with_a_reason(tmp_path: Path, value: float) -> None:
+    field = PartitionField(1, 1000, IdentityTransform(), "d")
+    schema = Schema(NestedField(1, "d", DoubleType(), required=False))
+    written = HandWrittenTable(tmp_path / "t", schema, PartitionSpec(field, spec_id=0))
+    written.add_rows(pa.table({"d": [value]}), 0, value)
+    catalog = sql_catalog(tmp_path)
+    catalog.register_table("shop.t", written.metadata)
+    with running(local_app(LocalCatalog(catalog), Limits())) as uri:
+        planned = requests.post(f"{uri}/v1/namespaces/shop/tables/t/plan", json={}, timeout=60)
+    assert planned.status_code == 406
+    assert f"the table has a partition {value}, which JSON does not have" in planned.json()["error"]["message"]
     catalog.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -114,6 +115,8 @@ def _partition_value(kind: Any, value: Any) -> Any:
     from pyiceberg.conversions import to_json
     from pyiceberg.types import UnknownType
 
+    if isinstance(value, float) and not math.isfinite(value):
+        raise unsupported(f"the table has a partition {value}, which JSON does not have; plan this table in the client")
     # A partition field is of unknown type if its column was dropped. It cannot prove anything about a file.
     return None if value is None or isinstance(kind, UnknownType) else to_json(kind, value)
 
