@@ -217,7 +217,7 @@ def _lookup(options: argparse.Namespace) -> int:
     if not isinstance(compared, Column) and len(compared.columns) > 1:
         options.parser.error(f"{compared} is a composite key, which this command does not support; use `parsieve plan`")
     column = compared if isinstance(compared, Column) else compared.value
-    columns = None if options.columns is None else next(csv.reader([options.columns]))
+    columns = None if options.columns is None else _names_in(options)
     begun = time.perf_counter()
     result = table.lookup(
         compared.path if isinstance(compared, Column) else name,
@@ -240,6 +240,13 @@ def _lookup(options: argparse.Namespace) -> int:
     shown = f"{len(rows):,} of " if len(rows) < len(result) else ""
     console.note(f"{shown}{count(len(result), 'row')}, {seconds(elapsed)}")
     return 0 if len(result) else 1
+
+
+def _names_in(options: argparse.Namespace) -> list[str]:
+    try:
+        return next(csv.reader([options.columns]))
+    except csv.Error as error:
+        raise ValueError(f"--columns {options.columns!r} is not a list of names: {error}") from None
 
 
 def _column_and_keys(options: argparse.Namespace) -> tuple[str, list[KeyText]]:

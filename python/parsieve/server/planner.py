@@ -52,9 +52,9 @@ class Planner:
         # Find errors of the client before the work.
         bound = BoundPredicate(reader.read(request.filter))
         kept = _kept(opened, bound, snapshot)
-        return PlannedFiles(
-            files=_files(snapshot),
-            kept=kept,
+        return PlannedFiles.of(
+            _files(snapshot),
+            kept,
             partition_types=_partition_types(table),
             residual=request.filter,
             statistics_of=frozenset(_ids(schema, request)),
