@@ -7,6 +7,7 @@ import csv
 import json
 import logging
 import math
+import shlex
 import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -138,6 +139,15 @@ def open_of(options: argparse.Namespace) -> ps.Table:
     table = ps.open_table(options.file, options.format, index_location=options.index_location, decryption=keys)
     _LOG.info("opened the %s table %s in %s", table.format, table.uri, seconds(time.perf_counter() - begun))
     return table
+
+
+def command_for(options: argparse.Namespace, command: str, *arguments: str) -> str:
+    """Return another command for the same table, so that a user can paste it into a shell."""
+    words = ["parsieve", *command.split(), options.file, *arguments]
+    for name in ("format", "index_location", "key_file"):
+        if getattr(options, name, None) is not None:
+            words += [f"--{name.replace('_', '-')}", getattr(options, name)]
+    return shlex.join(words)
 
 
 def _plan(options: argparse.Namespace) -> int:
