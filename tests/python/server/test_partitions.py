@@ -22,10 +22,11 @@ from pyiceberg.transforms import (
     TruncateTransform,
     YearTransform,
 )
-from pyiceberg.types import DoubleType, NestedField
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from support.iceberg_manifests import HandWrittenTable
 from support.serving import client, running, sql_catalog
 
+import parsieve as ps
 from parsieve.server.app import local_app
 from parsieve.server.settings import Limits
 from parsieve.server.sql_catalog import LocalCatalog
@@ -86,6 +87,33 @@ def test_each_kind_of_partition(tmp_path: Path) -> None:
                     sorted(scan.to_arrow()["id"].to_pylist()) for scan in (ours.scan(where), own.scan(where))
                 )
                 assert actual == expected, (partition, where)
+    catalog.close()
+
+
+@pytest.mark.parametrize("page_size", [1, 2000])
+def test_deleted_rows_stay_deleted(tmp_path: Path, page_size: int) -> None:
+    schema = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "p", StringType(), required=False))
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"), spec_id=0)
+    written = HandWrittenTable(tmp_path / "t", schema, spec)
+    paths = [
+        written.add_rows(pa.table({"id": range(start, 40, 4), "p": [part] * 10}), 0, part)
+        for start, part in enumerate("abab")
+    ]
+    # One file of deletes is for a partition, and one for a data file.
+    written.delete_rows(paths[0], [0, 3, 9], 0, "a")
+    written.delete_rows(paths[1], [1], 0, "b", bounds=paths[1])
+    written.add_rows(pa.table({"id": [0, 5], "p": ["a", "a"]}), 0, "a")
+    catalog = sql_catalog(tmp_path)
+    catalog.register_table("shop.t", written.metadata)
+    ps.open_table(catalog.load_table("shop.t")).build_index("id", progress=False)
+    expected = sorted([*set(range(40)) - {0, 12, 36, 5}, 0, 5])
+    with running(local_app(LocalCatalog(catalog), Limits(page_size=page_size))) as uri:
+        table = client(uri).load_table("shop.t")
+        assert sorted(table.scan().to_arrow()["id"].to_pylist()) == expected
+        for number in (*range(41), 99):
+            found = table.scan(f"id = {number}")
+            assert found.to_arrow()["id"].to_pylist() == [value for value in expected if value == number]
+            assert found.count() == expected.count(number)
     catalog.close()
 
 
