@@ -110,7 +110,8 @@ class _Catalog:
     def config(self, _: Request, __: bytes) -> Any:
         """Return the endpoints, and the setting that lets the server plan scans."""
         endpoints = [f"{method} {_in_protocol(path)}" for method, path, name in _ENDPOINTS if name != "config"]
-        return {"defaults": {}, "overrides": PLANNING, "endpoints": endpoints}
+        # A default, so that a client can still choose to plan itself.
+        return {"defaults": PLANNING, "overrides": {}, "endpoints": endpoints}
 
     def namespaces(self, request: Request, _: bytes) -> Any:
         """List namespaces."""

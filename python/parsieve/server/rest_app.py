@@ -95,7 +95,9 @@ class _Service:
             name: {key: value for key, value in (document.get(name) or {}).items() if key != "uri"}
             for name in ("defaults", "overrides")
         }
-        settings["overrides"] |= PLANNING
+        # A default, so that a client can still choose to plan itself.
+        settings["defaults"] |= PLANNING
+        settings["overrides"] = {name: value for name, value in settings["overrides"].items() if name not in PLANNING}
         endpoints = [*(document.get("endpoints") or _ASSUMED), *_PLANNING_ENDPOINTS]
         return document | settings | {"endpoints": list(dict.fromkeys(endpoints))}
 

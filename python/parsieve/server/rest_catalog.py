@@ -102,7 +102,7 @@ class RestCatalog:
         if rights is None:
             raise unsupported(
                 "the catalog returned no storage credentials for this table, so the server may not read its manifests; "
-                "let the client plan, or start the server with --own-storage"
+                "let the client plan (scan-planning-mode=client), or start the server with --own-storage"
             )
         try:
             loaded = TableResponse.model_validate(

@@ -28,6 +28,8 @@ from support.serving import client, running, sql_catalog
 
 import parsieve as ps
 from parsieve.server.app import local_app
+from parsieve.server.rest_app import rest_app
+from parsieve.server.rest_catalog import RestCatalog
 from parsieve.server.settings import Limits
 from parsieve.server.sql_catalog import LocalCatalog
 
@@ -129,6 +131,26 @@ def test_a_partition_that_json_does_not_have_is_an_error_with_a_reason(tmp_path:
         planned = requests.post(f"{uri}/v1/namespaces/shop/tables/t/plan", json={}, timeout=60)
     assert planned.status_code == 406
     assert f"the table has a partition {value}, which JSON does not have" in planned.json()["error"]["message"]
+    catalog.close()
+
+
+def test_a_client_can_choose_to_plan_itself(tmp_path: Path) -> None:
+    """pyiceberg rejects the null of a partition in an answer, so it must be able to plan such a scan itself."""
+    catalog = sql_catalog(tmp_path)
+    rows = pa.table({"id": [1, 2], "p": ["a", None]})
+    table = catalog.create_table("shop.t", schema=rows.schema)
+    with table.update_spec() as spec:
+        spec.add_field("p", IdentityTransform())
+    table.append(rows)
+    with (
+        running(local_app(LocalCatalog(catalog), Limits())) as local,
+        running(rest_app(RestCatalog(local, 60), Limits())) as in_front,
+    ):
+        for uri in (local, in_front):
+            with pytest.raises(ValueError, match="partition"):
+                client(uri).load_table("shop.t").scan().to_arrow()
+            itself = client(uri, **{"scan-planning-mode": "client"}).load_table("shop.t")
+            assert sorted(itself.scan().to_arrow()["id"].to_pylist()) == [1, 2]
     catalog.close()
 
 

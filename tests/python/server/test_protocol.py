@@ -184,7 +184,7 @@ def test_requests_need_the_token(catalog: Any, capfd: pytest.CaptureFixture[str]
             response = requests.get(f"{address}/v1/config", headers=header, timeout=60)
             _is_error(response, 401, "NotAuthorizedException")
         allowed = requests.get(f"{address}/v1/config", headers={"Authorization": f"Bearer {_TOKEN}"}, timeout=60)
-        assert allowed.json()["overrides"] == {"scan-planning-mode": "server"}
+        assert allowed.json()["defaults"] == {"scan-planning-mode": "server"}
         assert requests.get(f"{address}/health", timeout=60).text == "ok\n"
         metrics = requests.get(f"{address}/metrics", timeout=60).text
     assert 'parsieve_http_requests_total{route="/v1/config",status="401"} 3' in metrics
