@@ -61,15 +61,22 @@ class Planner:
         )
 
     def _opened(self, key: Any, table: Any) -> OpenTable:
+        state = _state(table)
         with self._lock:
             known = self._tables.get(key)
-            # Compare all metadata: a catalog need not return where they are, and may use a place again.
-            if known is None or known[0] != table.metadata:
-                known = self._tables[key] = (table.metadata, OpenTable.of(Iceberg(table)))
+            if known is None or known[0] != state:
+                known = self._tables[key] = (state, OpenTable.of(Iceberg(table)))
             self._tables.move_to_end(key)
             while len(self._tables) > self._most_tables:
                 self._tables.popitem(last=False)
             return known[1]
+
+
+def _state(table: Any) -> tuple[Any, ...]:
+    """Return what differs between two states of a table."""
+    metadata, location = table.metadata, table.metadata_location
+    # A REST catalog need not return the metadata file. Comparing all metadata takes long if there are many snapshots.
+    return location, metadata.table_uuid, metadata.last_updated_ms, None if location else metadata
 
 
 def _schema(table: Any, request: PlanRequest) -> Any:

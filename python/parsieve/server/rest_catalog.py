@@ -112,8 +112,9 @@ class RestCatalog:
             raise unsupported(
                 f"pyiceberg cannot read the metadata of this table, so let the client plan: {error}"
             ) from None
-        location = str(loaded.metadata_location)
-        io = load_file_io(rights, location)
+        # A catalog need not return it.
+        location = loaded.metadata_location or ""
+        io = load_file_io(rights, location or loaded.metadata.location)
         if not self._own_storage:
             # The paths in the metadata are the choice of whoever wrote them.
             io = _confined(io, _schemes_of(rights, str(loaded.metadata.location)))
