@@ -130,9 +130,8 @@ def _bash(root: Command) -> str:
             f"    else _{name}_paths; fi",
             "}",
             f"_{name}_paths() {{",
-            "    local IFS=$'\\n'",
-            '    COMPREPLY=($(compgen -f -- "$cur"))',
-            "    compopt -o filenames 2>/dev/null",
+            "    # Bash itself completes names with spaces, quotes and wildcards.",
+            "    compopt -o default 2>/dev/null",
             "}",
             f"complete -F _{name} {name}",
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -171,7 +172,7 @@ def _hint_at_index(options: argparse.Namespace, written: bool) -> None:
     if folder is not None:
         options.console.note(
             f"the index of {folder} does not know the changed files yet and keeps them in every plan; "
-            f"to update it, run: parsieve index update {folder}"
+            f"to update it, run: {shlex.join(['parsieve', 'index', 'update', str(folder)])}"
         )
 
 

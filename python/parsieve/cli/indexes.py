@@ -10,7 +10,7 @@ from typing import Any
 import parsieve as ps
 from parsieve.cli.output import Console, size
 from parsieve.cli.parser import Commands, Parser, Run, days_of, rate_or_none, size_of
-from parsieve.cli.tables import add_expose, add_table, open_of
+from parsieve.cli.tables import add_expose, add_table, command_for, open_of
 from parsieve.cli.texts.hints import in_shell
 from parsieve.index.build.kinds import KINDS
 from parsieve.index.sizes import lookup_bytes, stored_bytes
@@ -165,7 +165,7 @@ def _change(options: argparse.Namespace, change: Callable[[ps.Table], Any], *, n
     """Change the index; print and return the report of the change."""
     table, console = open_of(options), options.console
     if needs_index:
-        _kinds(table)
+        _kinds(options, table)
     report = change(table)
     if console.as_json:
         console.json(dataclasses.asdict(report))
@@ -176,7 +176,7 @@ def _change(options: argparse.Namespace, change: Callable[[ps.Table], Any], *, n
 
 def _verify(options: argparse.Namespace) -> int:
     table, console = open_of(options), options.console
-    _kinds(table)
+    _kinds(options, table)
     problems = [
         {"column": index_name(lie.column), "part": lie.part, "problem": lie.problem, "loses_rows": lie.loses_rows}
         for lie in table.verify_index()
@@ -192,18 +192,18 @@ def _verify(options: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-def _kinds(table: ps.Table) -> dict[str, str]:
+def _kinds(options: argparse.Namespace, table: ps.Table) -> dict[str, str]:
     kinds = table.index_kinds()
     if not kinds:
         raise ps.IndexNotFoundError(
-            f"{table.uri} has no index; to build one, run: parsieve index build {table.uri} COLUMN"
+            f"{table.uri} has no index; to build one, run: {command_for(options, 'index build', 'COLUMN')}"
         )
     return kinds
 
 
 def _stats(options: argparse.Namespace) -> int:
     table = open_of(options)
-    kinds, stats, sizes, uncovered = _kinds(table), table.index_stats(), _sizes(table), table.count_uncovered()
+    kinds, stats, sizes, uncovered = _kinds(options, table), table.index_stats(), _sizes(table), table.count_uncovered()
     console: Console = options.console
     if console.as_json:
         fields = {name: dataclasses.asdict(column) for name, column in stats.items()}
@@ -228,7 +228,7 @@ def _note_uncovered(options: argparse.Namespace, uncovered: dict[str, int]) -> N
         if missing:
             options.console.note(
                 f"{options.file}: the index of {name} does not cover {count(missing, 'file')} of the table; to bring "
-                f"it up to date, run: parsieve index update {options.file}"
+                f"it up to date, run: {command_for(options, 'index update')}"
             )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from parsieve._core import ParsieveError
-from parsieve.cli.output import Console, OutputClosedError, discard, flush, print_any_text
+from parsieve.cli.output import Console, discard, flush, print_any_text
 from parsieve.cli.parser import UsageError, read_early
 from parsieve.errors import describe
 from parsieve.io import interrupts
@@ -37,9 +37,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with interrupts.handled(until_exit=is_program):
             return _run(arguments, console)
-    except OutputClosedError:
-        discard()
-        return 0
     except KeyboardInterrupt:
         return _interrupted(console, is_program)
     except Exception as error:
@@ -62,12 +59,10 @@ def _run(arguments: list[str], console: Console) -> int:
             options = build_parser().parse_args(arguments, argparse.Namespace(console=console))
             code: int = options.run(options)
         flush()
-    except OutputClosedError:
-        raise
     except BaseException as error:
         try:
             flush()
-        except (OutputClosedError, OSError):
+        except OSError:
             discard()
         is_expected = isinstance(error, _EXPECTED) or _is_of_arrow(error)
         if not is_expected or interrupts.requested():

@@ -17,16 +17,15 @@ from parsieve.cli.texts.hints import in_shell
 STYLES = {"bold": "1", "dim": "2", "red": "1;31", "yellow": "1;33"}
 
 
-class OutputClosedError(Exception):
-    """The reader of standard output has closed it, so the command can stop."""
-
-
 def write(text: str) -> None:
-    """Print text to standard output. Raise errors that callers can distinguish from errors of files and connections."""
+    """Print text to standard output. Errors name it, so that they differ from errors of files and connections.
+
+    If its reader has closed it, discard the text. The command goes on, because its exit code may report a failure.
+    """
     try:
         print(text)
     except BrokenPipeError:
-        raise OutputClosedError from None
+        discard()
     except OSError as error:
         raise OSError(error.errno, error.strerror, "standard output") from None
 
@@ -38,7 +37,7 @@ def flush() -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
-        raise OutputClosedError from None
+        discard()
     except OSError as error:
         raise OSError(error.errno, error.strerror, "standard output") from None
 

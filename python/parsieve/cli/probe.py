@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def _probe(options: argparse.Namespace) -> int:
     if Path(options.file).is_dir():
         raise IsADirectoryError(
             f"{options.file} is a folder, and this command takes one file; to find the files of a folder that can hold "
-            f"a value, run: parsieve plan {options.file} '{options.column} = VALUE'"
+            f"a value, run: {shlex.join(['parsieve', 'plan', options.file, f'{options.column} = VALUE'])}"
         )
     with ps.open_filters(options.file, keys_of(options)) as filters:
         values = [value_of(text, filters.column_type(options.column)) for text in options.values]

@@ -7,6 +7,7 @@ import csv
 import json
 import logging
 import math
+import shlex
 import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -140,6 +141,15 @@ def open_of(options: argparse.Namespace) -> ps.Table:
     return table
 
 
+def command_for(options: argparse.Namespace, command: str, *arguments: str) -> str:
+    """Return another command for the same table, so that a user can paste it into a shell."""
+    words = ["parsieve", *command.split(), options.file, *arguments]
+    for name in ("format", "index_location", "key_file"):
+        if getattr(options, name, None) is not None:
+            words += [f"--{name.replace('_', '-')}", getattr(options, name)]
+    return shlex.join(words)
+
+
 def _plan(options: argparse.Namespace) -> int:
     from parsieve.lake.as_of import state_of
 
@@ -217,7 +227,7 @@ def _lookup(options: argparse.Namespace) -> int:
     if not isinstance(compared, Column) and len(compared.columns) > 1:
         options.parser.error(f"{compared} is a composite key, which this command does not support; use `parsieve plan`")
     column = compared if isinstance(compared, Column) else compared.value
-    columns = None if options.columns is None else next(csv.reader([options.columns]))
+    columns = None if options.columns is None else _names_in(options)
     begun = time.perf_counter()
     result = table.lookup(
         compared.path if isinstance(compared, Column) else name,
@@ -240,6 +250,13 @@ def _lookup(options: argparse.Namespace) -> int:
     shown = f"{len(rows):,} of " if len(rows) < len(result) else ""
     console.note(f"{shown}{count(len(result), 'row')}, {seconds(elapsed)}")
     return 0 if len(result) else 1
+
+
+def _names_in(options: argparse.Namespace) -> list[str]:
+    try:
+        return next(csv.reader([options.columns]))
+    except csv.Error as error:
+        raise ValueError(f"--columns {options.columns!r} is not a list of names: {error}") from None
 
 
 def _column_and_keys(options: argparse.Namespace) -> tuple[str, list[KeyText]]:

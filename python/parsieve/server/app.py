@@ -9,7 +9,7 @@ from parsieve.server.gate import Gate
 from parsieve.server.metrics import Requests
 from parsieve.server.plan_store import PlanStore
 from parsieve.server.planner import Planner
-from parsieve.server.protocol.errors import bad_request, unsupported
+from parsieve.server.protocol.errors import bad_request, no_namespace, unsupported
 from parsieve.server.protocol.requests import read_json, read_plan_request
 from parsieve.server.settings import Limits
 from parsieve.server.sql_catalog import LocalCatalog, Name
@@ -110,7 +110,8 @@ class _Catalog:
     def config(self, _: Request, __: bytes) -> Any:
         """Return the endpoints, and the setting that lets the server plan scans."""
         endpoints = [f"{method} {_in_protocol(path)}" for method, path, name in _ENDPOINTS if name != "config"]
-        return {"defaults": {}, "overrides": PLANNING, "endpoints": endpoints}
+        # A default, so that a client can still choose to plan itself.
+        return {"defaults": PLANNING, "overrides": {}, "endpoints": endpoints}
 
     def namespaces(self, request: Request, _: bytes) -> Any:
         """List namespaces."""
@@ -163,7 +164,11 @@ def _in_protocol(path: str) -> str:
 
 
 def _parts(namespace: str) -> Name:
-    return tuple(namespace.split("\x1f"))
+    """Return the parts of a namespace. pyiceberg raises its own error for empty ones."""
+    parts = tuple(namespace.split("\x1f"))
+    if not all(map(str.strip, parts)):
+        raise no_namespace(".".join(parts))
+    return parts
 
 
 def _namespace(request: Request) -> Name:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from parsieve.server.metrics import Requests
-from parsieve.server.protocol.errors import RequestError, internal, not_authorized, too_busy
+from parsieve.server.protocol.errors import RequestError, internal, not_authorized, too_busy, unknown_outcome
 from parsieve.server.settings import Limits
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 _LOGGER = logging.getLogger("parsieve.server")
+# The status in the log of a request whose client closed the connection before it had sent all of it.
+CLIENT_GONE = 499
 # Answers a request, given its body. It runs in a thread, and returns a JSON document, or None for an empty answer.
 Work = Callable[["Request", bytes], Any]
 
@@ -27,8 +29,16 @@ Work = Callable[["Request", bytes], Any]
 class Gate:
     """Runs the work of requests in threads, within limits."""
 
-    def __init__(self, limits: Limits, requests: Requests, token: str | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        requests: Requests,
+        token: str | None = None,
+        may_write: Callable[[Request], bool] = lambda _: False,
+    ) -> None:
+        """Make a gate. `may_write` returns whether a request that took too long may have changed the catalog."""
         self.requests = requests
+        self._may_write = may_write
         self._limits = limits
         self._token = token
         self.threads = ThreadPoolExecutor(limits.max_plans, "parsieve-serve")
@@ -56,14 +66,20 @@ class Gate:
         return watched
 
     async def _answer(self, answer: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+        from starlette.requests import ClientDisconnect
+
         try:
             self._check_token(request)
             return await self._within_limits(answer, request)
         except RequestError as error:
             return json_response(error.body, status=error.status)
         except TimeoutError:
-            late = too_busy(f"the request took more than {self._limits.seconds:g} s")
+            slow = unknown_outcome if self._may_write(request) else too_busy
+            late = slow(f"the request took more than {self._limits.seconds:g} s")
             return json_response(late.body, status=late.status)
+        except ClientDisconnect:
+            # Nobody reads the answer. The status is only for the log.
+            return json_response(None, status=CLIENT_GONE)
         except Exception:
             _LOGGER.exception("a request failed")
             return json_response(internal().body, status=500)
@@ -111,6 +127,6 @@ def json_response(content: bytes | dict[str, Any] | None, method: str = "", stat
     from starlette.responses import Response
 
     if content is None:
-        return Response(status_code=204)
+        return Response(status_code=204 if status == 200 else status)
     body = content if isinstance(content, bytes) else json.dumps(content).encode()
     return Response(b"" if method == "HEAD" else body, status, media_type="application/json")

@@ -34,7 +34,24 @@ def open_sql_catalog(uri: str, name: str, options: dict[str, str]) -> Any:
     url = _parsed(uri)
     _require_file(url)
     _require_catalog(_engine(url), url, name)
-    return load_catalog(name, **(options | READ_ONLY | {"type": "sql", "uri": uri}))
+    catalog: Any = load_catalog(name, **(options | READ_ONLY | {"type": "sql", "uri": uri}))
+    if url.get_backend_name() == "sqlite":
+        catalog.engine.dispose()
+        catalog.engine = _opened_for_each_request(url)
+    return catalog
+
+
+def _opened_for_each_request(url: URL) -> Engine:
+    """Return an engine that opens a SQLite file for each request.
+
+    An open connection would read the old file after another one took its place, and a new one creates a missing file.
+    """
+    from sqlalchemy import create_engine, event
+    from sqlalchemy.pool import NullPool
+
+    engine = create_engine(url, poolclass=NullPool)
+    event.listen(engine, "do_connect", lambda *_: _require_file(url))
+    return engine
 
 
 def shown(url: URL) -> str:

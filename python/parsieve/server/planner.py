@@ -6,7 +6,7 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Any
 
-from parsieve._core import ParsieveError
+from parsieve._core import ParsieveError, UnsupportedError
 from parsieve.lake.base import Snapshot
 from parsieve.lake.iceberg.slices import IcebergSlices
 from parsieve.lake.iceberg.table import Iceberg
@@ -30,7 +30,7 @@ class Planner:
 
     def __init__(self, most_tables: int = _MOST_TABLES) -> None:
         self._most_tables = most_tables
-        self._tables: OrderedDict[Any, tuple[str, OpenTable]] = OrderedDict()
+        self._tables: OrderedDict[Any, tuple[Any, OpenTable]] = OrderedDict()
         self._lock = Lock()
 
     def plan(self, key: Any, table: Any, request: PlanRequest) -> PlannedFiles:
@@ -43,30 +43,40 @@ class Planner:
         """
         schema = _schema(table, request)
         _check_names(schema, request)
-        opened = self._opened(key, table)
-        snapshot = opened.snapshot(request.snapshot_id)
+        try:
+            opened = self._opened(key, table)
+            snapshot = opened.snapshot(request.snapshot_id)
+        except UnsupportedError as error:
+            raise unsupported(str(error)) from None
         reader = FilterReader(schema, snapshot.schema, case_sensitive=request.case_sensitive)
         # Find errors of the client before the work.
         bound = BoundPredicate(reader.read(request.filter))
         kept = _kept(opened, bound, snapshot)
-        return PlannedFiles(
-            files=_files(snapshot),
-            kept=kept,
+        return PlannedFiles.of(
+            _files(snapshot),
+            kept,
             partition_types=_partition_types(table),
             residual=request.filter,
             statistics_of=frozenset(_ids(schema, request)),
         )
 
     def _opened(self, key: Any, table: Any) -> OpenTable:
-        location = str(table.metadata_location)
+        state = _state(table)
         with self._lock:
             known = self._tables.get(key)
-            if known is None or known[0] != location:
-                known = self._tables[key] = (location, OpenTable.of(Iceberg(table)))
+            if known is None or known[0] != state:
+                known = self._tables[key] = (state, OpenTable.of(Iceberg(table)))
             self._tables.move_to_end(key)
             while len(self._tables) > self._most_tables:
                 self._tables.popitem(last=False)
             return known[1]
+
+
+def _state(table: Any) -> tuple[Any, ...]:
+    """Return what differs between two states of a table."""
+    metadata, location = table.metadata, table.metadata_location
+    # A REST catalog need not return the metadata file. Comparing all metadata takes long if there are many snapshots.
+    return location, metadata.table_uuid, metadata.last_updated_ms, None if location else metadata
 
 
 def _schema(table: Any, request: PlanRequest) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from parsieve.server.app import CLIENT_PLANNING, PLANNING, open_routes
 from parsieve.server.gate import Gate, json_response
@@ -14,7 +14,7 @@ from parsieve.server.plan_store import PlanStore
 from parsieve.server.planner import Planner
 from parsieve.server.protocol.errors import bad_request, unsupported
 from parsieve.server.protocol.requests import read_json, read_plan_request
-from parsieve.server.rest_catalog import ForeignStorageError, RestCatalog, UpstreamError, caller
+from parsieve.server.rest_catalog import RestCatalog, UpstreamError, caller, is_read
 from parsieve.server.settings import Limits
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def rest_app(catalog: RestCatalog, limits: Limits) -> Starlette:
     from starlette.applications import Starlette
     from starlette.routing import Route
 
-    gate = Gate(limits, Requests())
+    gate = Gate(limits, Requests(), may_write=_may_write)
     service = _Service(catalog, gate, PlanStore(limits.page_size))
     methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
     return Starlette(
@@ -66,17 +66,16 @@ class _Service:
 
     async def answer(self, request: Request) -> Response:
         """Answer a request."""
-        path = request.scope["raw_path"].decode("ascii").partition("?")[0]
+        path = _path(request)
         if not path.startswith("/v1/"):
             raise unsupported("the path is not one of the Iceberg REST protocol")
         if any(part in (".", "..") for part in unquote(path).split("/")):
             # The upstream server, or the client library, would take them for another path, even outside of its catalog.
             raise bad_request("a part of the path is . or ..")
         match, body = _TABLE.fullmatch(path), await self._gate.body(request)
-        is_read = request.method == "GET"
         if match and match["rest"]:
             work: Any = lambda: self._about_plans(request, match["table"], match["rest"], body)  # noqa: E731
-        elif is_read and (match or path == "/v1/config"):
+        elif request.method == "GET" and (match or path == "/v1/config"):
             work = lambda: self._with_planning(request, path, is_table=match is not None)  # noqa: E731
         else:
             return await self._forwarded(request, path, body)
@@ -90,13 +89,15 @@ class _Service:
         document = self._catalog.json(_target(request, path), request.headers)
         if is_table:
             mode = PLANNING if self._catalog.storage_rights(document) is not None else CLIENT_PLANNING
-            return document | {"config": document.get("config", {}) | mode}
+            return document | {"config": (document.get("config") or {}) | mode}
         # A client must not be sent to the upstream catalog.
         settings = {
-            name: {key: value for key, value in document.get(name, {}).items() if key != "uri"}
+            name: {key: value for key, value in (document.get(name) or {}).items() if key != "uri"}
             for name in ("defaults", "overrides")
         }
-        settings["overrides"] |= PLANNING
+        # A default, so that a client can still choose to plan itself.
+        settings["defaults"] |= PLANNING
+        settings["overrides"] = {name: value for name, value in settings["overrides"].items() if name not in PLANNING}
         endpoints = [*(document.get("endpoints") or _ASSUMED), *_PLANNING_ENDPOINTS]
         return document | settings | {"endpoints": list(dict.fromkeys(endpoints))}
 
@@ -106,10 +107,7 @@ class _Service:
         owner = (table, caller(request.headers))
         match request.method, rest.split("/")[1:]:
             case "POST", ["plan"]:
-                try:
-                    planned = self._planner.plan((table, rights), loaded, read_plan_request(body))
-                except ForeignStorageError as error:
-                    raise unsupported(str(error)) from None
+                planned = self._planner.plan((table, rights), loaded, read_plan_request(body))
                 return self._plans.answer(owner, planned)
             case "GET", ["plan", plan_id]:
                 return self._plans.plan(owner, plan_id)
@@ -132,6 +130,18 @@ class _Service:
         return StreamingResponse(answer.body, answer.status, answer.headers)
 
 
+def _path(request: Request) -> str:
+    """Return the path as the client encoded it. Bytes that are not ASCII, which no client should send, are escaped."""
+    raw: bytes = request.scope["raw_path"].partition(b"?")[0]
+    return raw.decode("ascii") if raw.isascii() else quote(raw, safe="/%:@!$&'()*+,;=~")
+
+
+def _may_write(request: Request) -> bool:
+    """Return whether the catalog may have changed something for a request that got no answer."""
+    match = _TABLE.fullmatch(_path(request))
+    return not is_read(request.method) and not (match and match["rest"])
+
+
 def _target(request: Request, path: str) -> str:
-    query = request.scope["query_string"].decode("ascii")
+    query = request.scope["query_string"].decode("latin-1")
     return f"{path}?{query}" if query else path

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +13,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from parsieve._core import UnsupportedError
-from parsieve.server.protocol.errors import too_busy, unsupported
+from parsieve.server.protocol.errors import RequestError, bad_gateway, too_busy, unknown_outcome, unsupported
+
+_LOGGER = logging.getLogger("parsieve.server")
 
 # Headers that belong to one connection.
 _PER_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"}
@@ -67,13 +71,25 @@ class RestCatalog:
         kept = {name: value for name, value in response.headers.items() if name.lower() not in _PER_HOP}
         return Answer(response.status_code, kept, response.raw.stream(1 << 16, decode_content=False))
 
-    def json(self, target: str, headers: Mapping[str, str]) -> Any:
+    def json(self, target: str, headers: Mapping[str, str]) -> dict[str, Any]:
         """Return the JSON document at an address, or raise the refusal of the catalog."""
         chosen = {name: value for name, value in _forwarded(headers).items() if name not in _OF_THE_REQUEST}
+        import requests
+
         response = self._send("GET", target, chosen, b"")
+        try:
+            content = response.content
+        except requests.RequestException as error:
+            raise _no_answer("GET", error) from None
         if response.status_code != 200:
-            raise UpstreamError(response.status_code, response.content)
-        return response.json()
+            raise UpstreamError(response.status_code, content)
+        try:
+            document = json.loads(content)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise bad_gateway("the answer of the upstream catalog is not a JSON object")
+        return document
 
     def table(self, target: str, headers: Mapping[str, str]) -> tuple[str, Any]:
         """Load a table with the caller's rights. Return the table, and a text that identifies the rights."""
@@ -86,11 +102,19 @@ class RestCatalog:
         if rights is None:
             raise unsupported(
                 "the catalog returned no storage credentials for this table, so the server may not read its manifests; "
-                "let the client plan, or start the server with --own-storage"
+                "let the client plan (scan-planning-mode=client), or start the server with --own-storage"
             )
-        loaded = TableResponse.model_validate(document)
-        location = str(loaded.metadata_location)
-        io = load_file_io(rights, location)
+        try:
+            loaded = TableResponse.model_validate(
+                {name: value for name, value in document.items() if value is not None}
+            )
+        except ValueError as error:
+            raise unsupported(
+                f"pyiceberg cannot read the metadata of this table, so let the client plan: {error}"
+            ) from None
+        # A catalog need not return it.
+        location = loaded.metadata_location or ""
+        io = load_file_io(rights, location or loaded.metadata.location)
         if not self._own_storage:
             # The paths in the metadata are the choice of whoever wrote them.
             io = _confined(io, _schemes_of(rights, str(loaded.metadata.location)))
@@ -98,9 +122,9 @@ class RestCatalog:
 
     def storage_rights(self, document: Mapping[str, Any]) -> dict[str, str] | None:
         """Return the caller's settings for the storage of a loaded table, or None if the server must not read it."""
-        location = document.get("metadata", {}).get("location", "")
+        location = (document.get("metadata") or {}).get("location", "")
         # Not the table's properties: their writers must not choose the server's endpoints and classes.
-        rights = {name: value for name, value in document.get("config", {}).items() if name != "py-io-impl"}
+        rights = {name: value for name, value in (document.get("config") or {}).items() if name != "py-io-impl"}
         for credential in sorted(document.get("storage-credentials") or (), key=lambda one: len(one["prefix"])):
             if location.startswith(credential["prefix"]):
                 rights |= credential["config"]
@@ -112,11 +136,31 @@ class RestCatalog:
         # A session would keep cookies, which belong to one caller.
         with requests.Session() as session:
             session.trust_env = False
+            # Without the environment, requests also ignores its settings for authorities, which are no secrets.
+            session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
             request = requests.Request(method, self._uri + target, headers=dict(headers), data=body or None).prepare()
             try:
                 return session.send(request, stream=True, allow_redirects=False, timeout=self._seconds)
-            except requests.RequestException:
-                raise too_busy("the upstream catalog did not answer") from None
+            except requests.RequestException as error:
+                raise _no_answer(method, error) from None
+
+
+def is_read(method: str) -> bool:
+    """Return whether requests with a method change nothing."""
+    return method in ("GET", "HEAD")
+
+
+def _no_answer(method: str, error: Exception) -> RequestError:
+    """Log why the upstream catalog did not answer, and return the error for the caller."""
+    from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+
+    reason = getattr(error.args[0] if error.args else None, "reason", None) or error
+    # The texts of other errors contain the address of the request.
+    shown = reason if reason is not error else type(error).__name__
+    _LOGGER.warning("the upstream catalog did not answer: %s", shown)
+    message = "the upstream catalog did not answer"
+    was_not_sent = isinstance(reason, ConnectTimeoutError | NewConnectionError)
+    return too_busy(message) if is_read(method) or was_not_sent else unknown_outcome(message)
 
 
 def _is_local(location: str) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import re
+import shlex
 import socket
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from parsieve._core import UnsupportedError
 from parsieve.server.app import local_app
@@ -53,8 +56,10 @@ def serve(
     """
     uvicorn = _uvicorn()
     is_rest = catalog_uri.startswith(("http://", "https://"))
-    if is_rest and token is not None:
-        raise ValueError("a REST catalog checks the tokens of callers itself; leave out --token-file")
+    if is_rest:
+        _check_rest(catalog_uri, token, name, options)
+    elif own_storage:
+        raise ValueError("--own-storage is for REST catalogs; the server always reads a SQL catalog by its own rights")
     if token is None and not is_rest and not is_this_machine(listening.host):
         raise ValueError(
             f"{listening.host} can be reached from other machines, so requests need a token: pass --token-file"
@@ -86,19 +91,48 @@ def serve(
             access_log=False,
             log_level="info",
             lifespan="off",
+            # Otherwise uvicorn takes it from WEB_CONCURRENCY. Plans are in the memory of one process.
+            workers=1,
         )
     except ssl.SSLError as error:
         raise ValueError(
             f"--tls-cert {listening.tls_cert} and --tls-key {listening.tls_key} are not the PEM files of a certificate "
             f"and its key: {error}"
         ) from None
+    except OSError as error:
+        # What Python raises for a key with a passphrase if there is no terminal to ask for it.
+        if error.errno != errno.EINVAL or listening.tls_key is None:
+            raise
+        raise ValueError(
+            f"--tls-key {listening.tls_key} needs a passphrase, and there is no terminal to ask for it; to write a key "
+            f"without one, run: openssl pkey -in {shlex.quote(listening.tls_key)} -out NEW.pem"
+        ) from None
+
+
+def _check_rest(uri: str, token: str | None, name: str, options: dict[str, str]) -> None:
+    """Raise an error for what a server in front of a REST catalog would have to ignore."""
+    if token is not None:
+        raise ValueError("a REST catalog checks the tokens of callers itself; leave out --token-file")
+    if options or name != "default":
+        raise ValueError("--name and --property are for SQL catalogs; leave them out for a REST catalog")
+    parts = urlsplit(uri)
+    if "@" in parts.netloc:
+        # requests would send them instead of the caller's token.
+        raise ValueError("the address of a REST catalog must not contain a user or a password: callers send their own")
+    if not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("the address of a REST catalog must have the form https://host/path")
 
 
 def read_token(path: str) -> str:
     """Return the token in a file."""
-    token = Path(path).read_text(encoding="utf-8").strip()
+    # Editors on Windows may put a mark before it.
+    token = Path(path).read_text(encoding="utf-8-sig").strip()
     if len(token) < 16:
         raise ValueError(f"{path} has no token of at least 16 characters")
+    if not re.fullmatch(r"[\x21-\x7e]+", token):
+        raise ValueError(
+            f"{path} must have one token of ASCII characters without spaces, because no client sends others"
+        )
     return token
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,6 @@ LINES = [
     ("plan plan --exp", {"--explain"}),
     ("completion ", {"bash", "zsh", "fish"}),
     ("spark d", {"doctor"}),
-    ("plan ord", {"orders"}),
     ("--color al", {"always"}),
 ]
 
@@ -62,9 +63,53 @@ def test_bash_completes_commands_and_options(script: Any, tmp_path: Path) -> Non
         assert set(run_shell("bash", "--norc", "-c", program, folder=tmp_path).split()) == expected, line
 
 
+BASH = r"""
+import os, pty, sys
+script, *lines = sys.argv[1:]
+child, terminal = pty.fork()
+if child == 0:
+    os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+show = "parsieve() { printf '<%s>' \"$@\" end; echo; }; bind 'set enable-bracketed-paste off'"
+for line in (f"source {script}; {show}; PS1=", *("parsieve " + line for line in lines), "exit"):
+    os.write(terminal, line.encode() + b"\n")
+output = b""
+try:
+    while part := os.read(terminal, 1 << 16):
+        output += part
+except OSError:
+    pass
+sys.stdout.buffer.write(output)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a terminal")
+def test_bash_completes_any_name_of_a_file(script: Any, tmp_path: Path) -> None:
+    source = script("bash")
+    for name in ("[x]", "x", "a*b", "a*bc", "my file", "it's", "$(id)"):
+        (tmp_path / name).touch()
+    (tmp_path / "my folder").mkdir()
+    (tmp_path / "my folder" / "part.parquet").touch()
+    typed = {
+        "inspect [\t": "[x]",
+        "plan ord\t": "orders",
+        "inspect a\t": "a*b",
+        "inspect my\\ fi\t": "my file",
+        "inspect 'my fi\t": "my file",
+        'inspect "my fol\tp\t': "my folder/part.parquet",
+        "inspect my\\ folder/\t": "my folder/part.parquet",
+        "inspect it\t": "it's",
+        "inspect \\$\t": "$(id)",
+        "plan x --index-location ord\t": "orders",
+        "plan x --index-location=ord\t": "--index-location=orders",
+    }
+    output = run_shell(sys.executable, "-c", BASH, str(source), *typed, folder=tmp_path)
+    shown = [line.rsplit("<", 2)[1][:-1] for line in output.splitlines() if line.endswith("<end>")]
+    assert shown == list(typed.values())
+
+
 def test_fish_completes_commands_and_options(script: Any, tmp_path: Path) -> None:
     source = script("fish")
-    for line, expected in LINES:
+    for line, expected in [*LINES, ("plan ord", {"orders"})]:
         output = run_shell(
             "fish", "--no-config", "-c", f"source {source}; complete -C 'parsieve {line}'", folder=tmp_path
         )

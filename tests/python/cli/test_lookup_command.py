@@ -50,6 +50,11 @@ def test_rows_are_in_the_order_of_the_keys(folder: Path, capsys: Any) -> None:
     assert run(capsys, folder, "id=3", "id=9", "-q")[1] == ""
 
 
+def test_columns_that_are_no_list_of_names_are_one_line(folder: Path, capsys: Any) -> None:
+    _, err = run(capsys, folder, "id=3", "--columns", "id\rname", code=2)
+    assert err.startswith("parsieve: --columns 'id\\rname' is not a list of names: ")
+
+
 def test_json(folder: Path, capsys: Any) -> None:
     out, err = run(capsys, folder, "id=2", "id=9", "--json")
     printed = json.loads(out)

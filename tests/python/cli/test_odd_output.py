@@ -110,6 +110,28 @@ def test_a_failure_that_nobody_reads_has_its_exit_code(folder: Path) -> None:
         os.close(write)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="the pipe of a shell")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["check"], 2), (["add", "-c", "id"], 2), (["add", "-c", "id", "--json"], 2), (["probe", "id", "9"], 1)],
+)
+def test_a_failure_is_reported_to_a_shell_that_reads_no_output(folder: Path, arguments: list[str], code: int) -> None:
+    """With `set -o pipefail`, `parsieve check lake | head` succeeded for a damaged file."""
+    name, *others = arguments
+    file = folder / "日本.parquet"
+    ps.add_filters(file, columns="id")
+    (folder / "damaged.parquet").write_bytes(b"PAR1 damaged PAR1")
+    for unbuffered in ("", "1"):
+        read, write = os.pipe()
+        os.close(read)
+        with os.fdopen(write, "w") as closed:
+            place = str(file if name == "probe" else folder)
+            done = run(MAIN, name, place, *others, stdout=closed, environment={"PYTHONUNBUFFERED": unbuffered})
+        assert done.returncode == code
+        assert (b"damaged.parquet" in done.stderr) == (code == 2)
+        assert b"Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8:strict"])
 def test_a_report_is_printed_in_any_encoding(folder: Path, encoding: str) -> None:
     environment = {"PYTHONIOENCODING": encoding}

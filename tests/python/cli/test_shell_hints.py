@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,25 @@ def test_paths_and_values_of_users_stay_as_they_are(text: str) -> None:
 def test_errors_of_commands(folder: Path, capsys: Any, arguments: list[str], message: str) -> None:
     assert main([argument.format(folder=folder) for argument in arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_commands_in_messages_can_be_pasted(tmp_path: Path, capsys: Any) -> None:
+    table, index = tmp_path / "my table", tmp_path / "my index"
+    table.mkdir()
+    pq.write_table(pa.table({"id": [1]}), table / "0.parquet")
+    arguments = [str(table), "--index-location", str(index)]
+    assert main(["index", "stats", *arguments]) == 2
+    printed = capsys.readouterr().err
+    assert f"run: parsieve index build '{table}' COLUMN --index-location '{index}'" in printed
+    assert main(["index", "build", str(table), "id", *arguments[1:], "-q"]) == 0
+    pq.write_table(pa.table({"id": [2]}), table / "1.parquet")
+    assert main(["index", "stats", *arguments]) == 0
+    command = capsys.readouterr().err.rsplit("run: ", 1)[1]
+    assert main(shlex.split(command)[1:]) == 0
+    assert main(["index", "stats", *arguments]) == 0
+    assert "run: " not in capsys.readouterr().err
+    assert main(["probe", str(table), "id", "1"]) == 2
+    assert f"run: parsieve plan '{table}' 'id = VALUE'" in capsys.readouterr().err
 
 
 def test_lines_of_the_log_name_commands(capsys: Any) -> None:

@@ -90,6 +90,22 @@ def test_opening_a_catalog_writes_nothing(tmp_path: Path, is_old: bool) -> None:
     assert contents(tmp_path) == before
 
 
+def test_a_catalog_whose_file_is_replaced(tmp_path: Path) -> None:
+    sql_catalog(tmp_path).close()
+    other = sql_catalog(tmp_path / "other")
+    other.create_namespace("new")
+    other.close()
+    catalog = open_sql_catalog("sqlite:///catalog.db", "sql", {})
+    assert catalog.list_namespaces() == [("shop",)]
+    (tmp_path / "catalog.db").rename("old.db")
+    with pytest.raises(FileNotFoundError, match=r"catalog\.db"):
+        catalog.list_namespaces()
+    assert not (tmp_path / "catalog.db").exists()
+    (tmp_path / "other" / "catalog.db").rename("catalog.db")
+    assert sorted(catalog.list_namespaces()) == [("new",), ("shop",)]
+    catalog.close()
+
+
 def test_another_name_of_the_catalog_warns(tmp_path: Path) -> None:
     sql_catalog(tmp_path).close()
     with pytest.warns(

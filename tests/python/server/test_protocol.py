@@ -16,7 +16,7 @@ from support.serving import running, sql_catalog
 
 from parsieve.cli import main
 from parsieve.server.app import local_app
-from parsieve.server.run import Listening, serve
+from parsieve.server.run import Listening, read_token, serve
 from parsieve.server.settings import Limits
 from parsieve.server.sql_catalog import LocalCatalog
 
@@ -156,6 +156,23 @@ def test_an_empty_table_has_an_empty_plan(uri: str) -> None:
     assert (plan["status"], plan["file-scan-tasks"]) == ("completed", [])
 
 
+@pytest.mark.parametrize("name", ["%20", "%1F", "a%1F", "%1Fa"])
+def test_a_namespace_with_an_empty_part_does_not_exist(uri: str, name: str) -> None:
+    for path in (f"namespaces/{name}", f"namespaces/{name}/tables", f"namespaces/{name}/tables/x"):
+        _is_error(requests.get(f"{uri}/v1/{path}", timeout=60), 404, "NoSuchNamespaceException")
+    _is_error(requests.get(f"{uri}/v1/namespaces?parent={name}", timeout=60), 404, "NoSuchNamespaceException")
+
+
+def test_a_client_that_leaves_is_one_line_of_the_log(catalog: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    with running(local_app(LocalCatalog(catalog), Limits())) as address:
+        host, port = address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), 60) as connection:
+            connection.sendall(f"POST {_TABLE}/plan HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{".encode())
+        while 'status="499"' not in requests.get(f"{address}/metrics", timeout=60).text:
+            pass
+    assert [json.loads(line)["status"] for line in capfd.readouterr().err.splitlines()] == [499]
+
+
 def test_long_bodies_are_refused(uri: str) -> None:
     response = requests.post(f"{uri}{_TABLE}/plan", data=b"x" * 20_000, timeout=60)
     _is_error(response, 413, "BadRequestException")
@@ -167,7 +184,7 @@ def test_requests_need_the_token(catalog: Any, capfd: pytest.CaptureFixture[str]
             response = requests.get(f"{address}/v1/config", headers=header, timeout=60)
             _is_error(response, 401, "NotAuthorizedException")
         allowed = requests.get(f"{address}/v1/config", headers={"Authorization": f"Bearer {_TOKEN}"}, timeout=60)
-        assert allowed.json()["overrides"] == {"scan-planning-mode": "server"}
+        assert allowed.json()["defaults"] == {"scan-planning-mode": "server"}
         assert requests.get(f"{address}/health", timeout=60).text == "ok\n"
         metrics = requests.get(f"{address}/metrics", timeout=60).text
     assert 'parsieve_http_requests_total{route="/v1/config",status="401"} 3' in metrics
@@ -186,6 +203,36 @@ def test_a_server_for_other_machines_needs_a_token(tmp_path: Path) -> None:
         serve(f"sqlite:///{tmp_path}/c.db", pair, token=None, options={})
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["https://ann:secret@host/api"], "must not contain a user or a password"),
+        (["https://host/api?secret=1"], "must have the form https://host/path"),
+        (["https://"], "must have the form https://host/path"),
+        (["https://host/api", "--property", "s3.region=eu-west-1"], "--name and --property are for SQL catalogs"),
+        (["https://host/api", "--name", "prod"], "--name and --property are for SQL catalogs"),
+    ],
+)
+def test_nothing_is_ignored_in_front_of_a_rest_catalog(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main(["serve", *arguments]) == 2
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert "secret" not in printed
+
+
+@pytest.mark.parametrize(
+    "content", ["short", "a-token-of-the-t\u00e9st", "the-first-of-two-tokens\nthe-second-of-two-tokens"]
+)
+def test_a_token_that_no_client_can_send_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "token").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match="token"):
+        read_token(str(tmp_path / "token"))
+    (tmp_path / "token").write_text(f"\ufeff{_TOKEN}\r\n", encoding="utf-8")
+    assert read_token(str(tmp_path / "token")) == _TOKEN
+
+
 def test_a_server_that_cannot_listen_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     catalog = SqlCatalog("default", uri=f"sqlite:///{tmp_path}/c.db", warehouse=tmp_path.as_uri())
     catalog.create_namespace("shop")
@@ -197,6 +244,8 @@ def test_a_server_that_cannot_listen_says_why(tmp_path: Path, capsys: pytest.Cap
     assert f"127.0.0.1:{port}: cannot listen here: Address already in use; choose another" in capsys.readouterr().err
     assert main([*command, "--port", "99999"]) == 2
     assert "--port must be a number from 0 to 65535, not 99999" in capsys.readouterr().err
+    assert main([*command, "--own-storage"]) == 2
+    assert "--own-storage is for REST catalogs" in capsys.readouterr().err
     missing, wrong = str(tmp_path / "none.pem"), tmp_path / "wrong.pem"
     wrong.write_text("no certificate")
     assert main([*command, "--port", "0", "--tls-cert", missing, "--tls-key", missing]) == 2

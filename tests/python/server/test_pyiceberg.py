@@ -152,6 +152,22 @@ def test_files_that_the_index_does_not_cover_are_planned(tmp_path: Path) -> None
     catalog.close()
 
 
+def test_plans_hold_only_their_own_files(tmp_path: Path) -> None:
+    """The server keeps a thousand plans. All states of a table that is often written to would fill the memory."""
+    catalog = sql_catalog(tmp_path)
+    orders = catalog.create_table("shop.orders", schema=pa.schema({"id": pa.int64()}))
+    planner, states = Planner(), []
+    for number in range(4):
+        orders.append(pa.table({"id": [number]}))
+        body = json.dumps({"filter": {"type": "eq", "term": "id", "value": 0}}).encode()
+        planned = planner.plan("orders", catalog.load_table("shop.orders"), read_plan_request(body))
+        states.append(planned)
+        assert planned.columns is not None
+        assert (planned.columns.num_rows, len(planned.partitions)) == (1, 1)
+    assert [len(planned.page(0, 10)["file-scan-tasks"]) for planned in states] == [1] * 4
+    catalog.close()
+
+
 @pytest.fixture(scope="module")
 def with_nan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Return a catalog with the table `shop.sensors`, whose files contain NaN, nulls and numbers."""

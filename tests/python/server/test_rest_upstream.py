@@ -190,7 +190,7 @@ def test_other_requests_are_forwarded(upstream: tuple[Guarded, str]) -> None:
     refused = requests.post(f"{uri}/v1/namespaces", json={"namespace": ["x"]}, timeout=60)
     assert (refused.status_code, refused.headers["x-upstream"]) == (403, "yes")
     config = requests.get(f"{uri}/v1/config", headers=headers, timeout=60).json()
-    assert config["overrides"]["scan-planning-mode"] == "server"
+    assert config["defaults"]["scan-planning-mode"] == "server"
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,20 @@ def internal() -> RequestError:
     return RequestError(500, "InternalServerError", "the server failed to answer; its log has the reason")
 
 
+def unknown_outcome(message: str) -> RequestError:
+    """Return the error for a request that may have changed the catalog.
+
+    Clients take 503 for a failed commit: they try again, or delete the files of a commit that succeeded. Some clients
+    also send a request again after 502 and 504.
+    """
+    return RequestError(500, "CommitStateUnknownException", f"{message}; the catalog may have applied the request")
+
+
+def bad_gateway(message: str) -> RequestError:
+    """Return the error for an answer of the upstream catalog that cannot be read."""
+    return RequestError(502, "BadGatewayException", message)
+
+
 def too_busy(message: str) -> RequestError:
     """Return the error for requests that the server has no capacity or time for."""
     return RequestError(503, "ServiceUnavailableException", message)
