@@ -160,6 +160,24 @@ def test_unknown_features_and_types_are_rejected(tmp_path: Path) -> None:
         open_lake(tmp_path / "_delta_log", format="delta").snapshot()
 
 
+@pytest.mark.parametrize(
+    ("action", "problem"),
+    [
+        ({"protocol": 1}, "has 1 as its protocol"),
+        ({"metaData": "x"}, "has 'x' as its metaData"),
+        ({"protocol": {"minReaderVersion": 3, "readerFeatures": [["x"]]}}, "reader features .* not a list of names"),
+        ({"metaData": {"schemaString": '{"fields": []}', "partitionColumns": None}}, "partition columns .* not a list"),
+        ({"metaData": {"schemaString": '{"fields": []}', "partitionColumns": [{}]}}, "partitions by {}, which is not"),
+        ({"metaData": {"schemaString": '{"fields": [[]]}', "partitionColumns": []}}, "schema .* violates the protocol"),
+    ],
+)
+def test_malformed_protocols_and_metadata_are_rejected(tmp_path: Path, action: dict[str, Any], problem: str) -> None:
+    statistics(tmp_path, "long", 1, 2)
+    commit(tmp_path, action)
+    with pytest.raises(ps.FormatError, match=problem):
+        open_lake(tmp_path).snapshot()
+
+
 def test_partition_values_that_engines_read_differently_are_rejected(tmp_path: Path) -> None:
     table = pa.table(
         {

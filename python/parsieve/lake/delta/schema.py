@@ -48,7 +48,7 @@ def schema_of(metadata: Mapping[str, Any]) -> pa.Schema:
     try:
         fields = json.loads(metadata["schemaString"])["fields"]
         return pa.schema([_field(field, mapping_mode(metadata)) for field in fields])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         if isinstance(error, UnsupportedError):
             raise
         raise FormatError(f"the schema in Delta's log violates the protocol: {error!r}") from error
