@@ -243,3 +243,18 @@ def test_types_that_pyiceberg_does_not_know_are_rejected(tmp_path: Path, field: 
     table.change_metadata(add_field)
     with pytest.raises(ps.UnsupportedError, match=problem):
         ps.open_table(table.metadata)
+
+
+@pytest.mark.parametrize("default", ["1e-10000000", "1.005", "1000"])
+def test_defaults_that_are_not_decimals_of_the_type_are_malformed(tmp_path: Path, default: str) -> None:
+    table = HandWrittenTable(tmp_path / "t", TWO_NUMBERS, UNPARTITIONED_PARTITION_SPEC)
+    table.add_rows(pa.table({"id": [1], "v": [3]}), 0)
+
+    def add_field(about: dict[str, Any]) -> None:
+        become_version_3(about)
+        field = {"id": 9, "name": "x", "required": False, "type": "decimal(5, 2)", "initial-default": default}
+        about["schemas"][0]["fields"].append(field)
+
+    table.change_metadata(add_field)
+    with pytest.raises(ps.FormatError, match="is not a decimal"):
+        ps.open_table(table.metadata).plan("id = 1").to_arrow()

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from parsieve._core import FormatError, UnsupportedError
+from parsieve.lake import bounds
 from parsieve.lake.rows.columns import (
     BY_NAME,
     FOUND_BY_ID,
@@ -148,6 +149,8 @@ def partition_value(text: str | None, kind: pa.DataType) -> tuple[object, bool]:
             # Assume UTC if there is no zone. This is not certain, because Spark uses the zone of its session.
             return (moment if has_zone else moment.replace(tzinfo=dt.UTC)), has_zone
         value: object = _PARSERS[_family(kind)](text)
+        if isinstance(value, Decimal):
+            value = bounds.decimal_of(value, kind.precision, kind.scale)
         return pa.scalar(value, kind).as_py(), True
     except (KeyError, ValueError, InvalidOperation, OverflowError, pa.ArrowException) as error:
         raise FormatError(f"the partition value {text!r} of Delta's log is not a valid {kind}: {error!r}") from error
