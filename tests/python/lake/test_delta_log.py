@@ -164,6 +164,10 @@ def test_unknown_features_and_types_are_rejected(tmp_path: Path) -> None:
         open_lake(tmp_path / "_delta_log", format="delta").snapshot()
 
 
+# pyarrow crashes for this type.
+_LARGE_SCALE = '{"fields": [{"name": "a", "type": "decimal(5,100000000)"}]}'
+
+
 @pytest.mark.parametrize(
     ("action", "problem"),
     [
@@ -172,6 +176,11 @@ def test_unknown_features_and_types_are_rejected(tmp_path: Path) -> None:
         ({"protocol": {"minReaderVersion": 3, "readerFeatures": [["x"]]}}, "reader features .* not a list of names"),
         ({"metaData": {"schemaString": '{"fields": []}', "partitionColumns": None}}, "partition columns .* not a list"),
         ({"metaData": {"schemaString": '{"fields": []}', "partitionColumns": [{}]}}, "partitions by {}, which is not"),
+        (
+            {"metaData": {"schemaString": '{"fields": [{"name": "a", "type": "decimal(5,100000000)"}]}'}},
+            "not a valid type",
+        ),
+        ({"metaData": {"schemaString": '{"fields": [{"name": "a", "type": "decimal(39,0)"}]}'}}, "not a valid type"),
         ({"metaData": {"schemaString": '{"fields": [[]]}', "partitionColumns": []}}, "schema .* violates the protocol"),
     ],
 )

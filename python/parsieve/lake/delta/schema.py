@@ -78,7 +78,11 @@ def _type(definition: Any, mode: str) -> pa.DataType:
         if definition in _TYPES:
             return _TYPES[definition]
         if match := _DECIMAL.fullmatch(definition):
-            return pa.decimal128(int(match[1]), int(match[2]))
+            precision, scale = int(match[1]), int(match[2])
+            # pyarrow crashes for types with a large scale.
+            if not 1 <= precision <= 38 or not -38 <= scale <= precision:
+                raise ValueError(f"{definition} is not a valid type")
+            return pa.decimal128(precision, scale)
     elif definition["type"] == "struct":
         return pa.struct([_field(field, mode) for field in definition["fields"]])
     elif definition["type"] == "array":

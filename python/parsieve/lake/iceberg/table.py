@@ -296,9 +296,9 @@ def _arrow_schema(iceberg_schema: Any) -> pa.Schema:
 
     try:
         schema = schema_to_pyarrow(iceberg_schema)
-    except (NotImplementedError, ValueError, TypeError) as error:
+        return pa.schema([_small_field(field) for field in schema])
+    except (NotImplementedError, ValueError, TypeError, OverflowError) as error:
         raise UnsupportedError(f"the schema of the Iceberg table cannot be read: {error}") from error
-    return pa.schema([_small_field(field) for field in schema])
 
 
 def _small_field(field: pa.Field) -> pa.Field:
@@ -313,6 +313,9 @@ def _small_type(kind: pa.DataType) -> pa.DataType:
         return pa.list_(_small_field(kind.value_field))
     if pt.is_map(kind):
         return pa.map_(_small_field(kind.key_field).with_nullable(False), _small_field(kind.item_field))
+    if pt.is_decimal(kind) and kind.scale > kind.precision:
+        # pyarrow crashes for types with a large scale.
+        raise ValueError(f"decimal({kind.precision}, {kind.scale}) is not a valid type")
     if pt.is_large_string(kind):
         return pa.string()
     return pa.binary() if pt.is_large_binary(kind) else kind
