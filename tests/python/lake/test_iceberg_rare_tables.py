@@ -245,6 +245,15 @@ def test_types_that_pyiceberg_does_not_know_are_rejected(tmp_path: Path, field: 
         ps.open_table(table.metadata).plan("id = 1")
 
 
+@pytest.mark.parametrize("mapping", ["x", "{}", "[1]"])
+def test_a_name_mapping_that_is_not_one_is_malformed(tmp_path: Path, mapping: str) -> None:
+    table = HandWrittenTable(tmp_path / "t", TWO_NUMBERS, UNPARTITIONED_PARTITION_SPEC)
+    table.add_rows(pa.table({"id": [1], "v": [3]}), 0)
+    table.change_metadata(lambda about: about["properties"].update({"schema.name-mapping.default": mapping}))
+    with pytest.raises(ps.FormatError, match=r"the name mapping of .*: 1 validation error"):
+        ps.open_table(table.metadata).plan("id = 1")
+
+
 @pytest.mark.parametrize("default", ["1e-10000000", "1.005", "1000"])
 def test_defaults_that_are_not_decimals_of_the_type_are_malformed(tmp_path: Path, default: str) -> None:
     table = HandWrittenTable(tmp_path / "t", TWO_NUMBERS, UNPARTITIONED_PARTITION_SPEC)

@@ -116,7 +116,8 @@ class Iceberg(Adapter):
         if current is None:
             return Snapshot(None, 0, schema, SliceObjects(()))
         # Manifests never change, but the table's metadata determine how to read their files.
-        mapping = metadata.name_mapping()
+        with readable(f"the name mapping of {self.uri}"):
+            mapping = metadata.name_mapping()
         root = mapping and mapping.root
         key = (metadata.table_uuid, table.location(), current, iceberg_schema, metadata.specs(), root)
         # A `Table` may have other credentials after a refresh.
@@ -303,6 +304,9 @@ def _arrow_schema(iceberg_schema: Any) -> pa.Schema:
 
 def _small_field(field: pa.Field) -> pa.Field:
     metadata = {FIELD_ID: (field.metadata or {})[FIELD_ID]} if FIELD_ID in (field.metadata or {}) else None
+    number = 0 if metadata is None else int(metadata[FIELD_ID])
+    if not -(1 << 31) <= number < 1 << 31:
+        raise ValueError(f"column {field.name!r} has the field id {number}, which is not a 32-bit number")
     return pa.field(field.name, _small_type(field.type), metadata=metadata)
 
 
