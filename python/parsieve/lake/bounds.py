@@ -1,11 +1,15 @@
-"""Widen the minima and maxima of writers until they are certain: truncated strings, rounded numbers, old calendars."""
+"""Widen the minima and maxima of writers until they are certain: truncated strings, rounded numbers, old calendars.
+
+Also convert the decimals of a table's metadata.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import math
 import struct
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, localcontext
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation, localcontext
 
 # Writers truncate strings to 16 or 32 characters, or to 64 bytes. Shorter strings are complete.
 CUT_FROM = 16
@@ -101,3 +105,16 @@ def decimal_around(value: Decimal, precision: int, scale: int) -> tuple[Decimal 
             low.scaleb(-scale) if abs(low) < limit else None,
             high.scaleb(-scale) if abs(high) < limit else None,
         )
+
+
+def decimal_of(value: Decimal, precision: int, scale: int) -> Decimal:
+    """Return the same decimal with the digits of a type. Raise `ValueError` if it is not a value of the type.
+
+    pyarrow must not get other decimals: if they have more than 76 decimal places, it reads beyond a table in memory.
+    """
+    if value.is_finite():
+        with contextlib.suppress(InvalidOperation):
+            exact = value.quantize(Decimal(1).scaleb(-scale), context=EXACT)
+            if exact == value and exact.copy_abs() < Decimal(1).scaleb(precision - scale):
+                return exact
+    raise ValueError(f"{value} is not a decimal({precision}, {scale})")

@@ -19,7 +19,8 @@ from parsieve.index import TableIndex
 from parsieve.index.build.settle import settle, unsettled
 from parsieve.lake import open_lake
 from parsieve.lake.storage.listing import COARSE_NS, TICK_NS
-from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
+from parsieve.lake.storage.remote_listing import REMOTE_NS
+from parsieve.lake.storage.storage import LONGEST_WAIT_NS, Storage
 
 
 class Clock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import json
+import math
 import os
 import random
 import shutil
@@ -23,6 +24,7 @@ from support.models.lake_truth import commit, rows
 
 import parsieve as ps
 from parsieve.lake import open_lake
+from parsieve.lake.folder import hive
 
 
 def test_hostile_bitmaps_do_not_allocate_memory() -> None:
@@ -132,6 +134,8 @@ def test_statistics_of_each_type_are_read_safely(tmp_path: Path) -> None:
         # delta-rs converts decimals to doubles.
         ("decimal(38,2)", "1e19", "1e19", (Decimal("9999999999999991118.21"), Decimal("10000000000000008881.79"))),
         ("decimal(3,0)", "-1e5", "999", (None, Decimal(999))),
+        ("decimal(3,0)", "-1e1000000", "1e9999999999999999999", (None, None)),
+        ("double", "-1e9999999999999999999", "1", (None, math.nextafter(1, 2))),
         ("boolean", "false", "true", (False, True)),
         ("binary", '"a"', '"b"', (None, None)),
     ]
@@ -158,6 +162,33 @@ def test_unknown_features_and_types_are_rejected(tmp_path: Path) -> None:
     assert open_lake(subtree, format="delta").uri.rstrip("/") == str(tmp_path)
     with pytest.raises(FileNotFoundError):
         open_lake(tmp_path / "_delta_log", format="delta").snapshot()
+
+
+# pyarrow crashes for this type.
+_LARGE_SCALE = '{"fields": [{"name": "a", "type": "decimal(5,100000000)"}]}'
+
+
+@pytest.mark.parametrize(
+    ("action", "problem"),
+    [
+        ({"protocol": 1}, "has 1 as its protocol"),
+        ({"metaData": "x"}, "has 'x' as its metaData"),
+        ({"protocol": {"minReaderVersion": 3, "readerFeatures": [["x"]]}}, "reader features .* not a list of names"),
+        ({"metaData": {"schemaString": '{"fields": []}', "partitionColumns": None}}, "partition columns .* not a list"),
+        ({"metaData": {"schemaString": '{"fields": []}', "partitionColumns": [{}]}}, "partitions by {}, which is not"),
+        (
+            {"metaData": {"schemaString": '{"fields": [{"name": "a", "type": "decimal(5,100000000)"}]}'}},
+            "not a valid type",
+        ),
+        ({"metaData": {"schemaString": '{"fields": [{"name": "a", "type": "decimal(39,0)"}]}'}}, "not a valid type"),
+        ({"metaData": {"schemaString": '{"fields": [[]]}', "partitionColumns": []}}, "schema .* violates the protocol"),
+    ],
+)
+def test_malformed_protocols_and_metadata_are_rejected(tmp_path: Path, action: dict[str, Any], problem: str) -> None:
+    statistics(tmp_path, "long", 1, 2)
+    commit(tmp_path, action)
+    with pytest.raises(ps.FormatError, match=problem):
+        open_lake(tmp_path).snapshot()
 
 
 def test_partition_values_that_engines_read_differently_are_rejected(tmp_path: Path) -> None:
@@ -192,6 +223,21 @@ def test_partition_values_that_engines_read_differently_are_rejected(tmp_path: P
     assert by_id[3].partition_values["day"] == dt.date(1, 1, 1)
     with pytest.raises(ps.UnsupportedError, match="without a zone"):
         list(lake.read_keys(by_id[1], [("at",)]))
+
+
+@pytest.mark.parametrize("text", ["1e-10000000", "1e-77", "1.005", "1000", "NaN", "sNaN", "1e10000000"])
+def test_partition_values_that_are_not_decimals_of_the_type_are_rejected(tmp_path: Path, text: str) -> None:
+    # pyarrow crashes or returns 0 for numbers with many decimal places.
+    statistics(tmp_path, "decimal(5,2)", 1, 2)
+    log = next((tmp_path / "_delta_log").iterdir())
+    content = log.read_text().replace('"partitionColumns": []', '"partitionColumns": ["a"]')
+    log.write_text(content.replace('"partitionValues": {}', f'"partitionValues": {{"a": "{text}"}}'))
+    with pytest.raises(ps.FormatError, match="is not a valid decimal"):
+        open_lake(tmp_path).snapshot()
+    with pytest.raises(ps.UnsupportedError, match="is not a valid decimal"):
+        hive.values_of(f"a={text}", [pa.field("a", pa.decimal128(5, 2))])
+    log.write_text(content.replace('"partitionValues": {}', '"partitionValues": {"a": "0E-1000"}'))
+    assert open_lake(tmp_path).snapshot().slices[0].partition_values == {"a": Decimal("0.00")}
 
 
 def test_times_in_commits_count_since_they_were_enabled_last(tmp_path: Path) -> None:

@@ -11,9 +11,11 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from fsspec.implementations.memory import MemoryFileSystem
 from obstore.store import MemoryStore
 from pyarrow import fs
+from support.s3_server import s3_server
 
 import parsieve as ps
 from parsieve.lake.storage.storage import Storage
@@ -142,3 +144,51 @@ def test_a_time_without_a_zone_is_trusted_after_a_day(tmp_path: Path) -> None:
         filesystem.when = now - dt.timedelta(hours=hours)
         [file] = Storage((filesystem, str(tmp_path))).list()
         assert bool(file.token) is trusted
+
+
+def test_a_file_whose_name_begins_the_names_of_other_files_is_indexed(tmp_path: Path) -> None:
+    store = MemoryStore()
+    for number, name in enumerate(("t/sub", "t/sub/x.parquet", "t/sub/y.parquet")):
+        store.put(name, written(number))
+    table = ps.open_table((store, "t"), index_location=tmp_path / "index")
+    # The token of t/sub was that of t/sub/x.parquet.
+    assert not table.build_index("id", "sieve", progress=False).left_out
+    assert [rows(table, f"id = {number}") for number in range(3)] == [[0], [1], [2]]
+    version = Storage((store, "t")).version("t/sub")
+    store.put("t/sub", written(4))
+    assert Storage((store, "t")).version("t/sub") != version
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_an_object_with_the_name_of_a_folder_does_not_hide_its_files(tmp_path: Path, kind: str) -> None:
+    if kind == "delta":
+        write_deltalake(str(tmp_path), pa.table({"id": [1, 2]}))
+        write_deltalake(str(tmp_path), pa.table({"id": [3]}), mode="overwrite")
+    else:
+        pq.write_table(pa.table({"id": [3]}), tmp_path / "a.parquet")
+    objects = {f"t/{file.relative_to(tmp_path)}": file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    # Some tools mark folders with such objects.
+    markers = {"t": b"", "t/_delta_log": b""} if kind == "delta" else {"t": b""}
+    with s3_server(objects | markers) as options:
+        storage = Storage((_s3(options), "bucket/t"))
+        assert storage.contained("_delta_log") == ({"_delta_log"} if kind == "delta" else set())
+        assert {file.relative for file in storage.list()} == {
+            name.removeprefix("t/") for name in objects if "_delta_log" not in name
+        }
+        assert "00000000000000000001.json" in storage.names("_delta_log") or kind == "parquet"
+    with s3_server({**objects, "t": written(7)}) as options:
+        storage = Storage((_s3(options), "bucket/t"))
+        with pytest.raises(ps.UnsupportedError, match="bucket/t is the name of a file and of a folder with files"):
+            storage.list()
+    with s3_server({"t": written(7), "t2/a.parquet": written(8)}) as options:
+        assert rows(ps.open_table((_s3(options), "bucket/t"), "parquet")) == [7]
+
+
+def _s3(options: dict[str, str]) -> fs.S3FileSystem:
+    return fs.S3FileSystem(
+        access_key=options["aws_access_key_id"],
+        secret_key=options["aws_secret_access_key"],
+        region=options["aws_region"],
+        endpoint_override=options["aws_endpoint"].removeprefix("http://"),
+        scheme="http",
+    )

@@ -220,3 +220,50 @@ def test_an_old_name_of_compressed_metadata_is_rejected_with_a_hint(tmp_path: Pa
     for source in (table.folder, table.metadata + ".gz"):
         with pytest.raises(ps.UnsupportedError, match=r"rename it, so that it ends with \.gz\.metadata\.json"):
             ps.open_table(str(source))
+
+
+@pytest.mark.parametrize(
+    ("field", "problem"),
+    [
+        ({"type": "variant"}, "does not support columns of type variant"),
+        (
+            {"type": "timestamp_ns", "initial-default": "2026-01-31T12:00:00"},
+            "defaults of type timestamp_ns",
+        ),
+    ],
+)
+def test_types_that_pyiceberg_does_not_know_are_rejected(tmp_path: Path, field: dict[str, Any], problem: str) -> None:
+    table = HandWrittenTable(tmp_path / "t", TWO_NUMBERS, UNPARTITIONED_PARTITION_SPEC)
+    table.add_rows(pa.table({"id": [1], "v": [3]}), 0)
+
+    def add_field(about: dict[str, Any]) -> None:
+        become_version_3(about)
+        about["schemas"][0]["fields"].append({"id": 9, "name": "x", "required": False} | field)
+
+    table.change_metadata(add_field)
+    with pytest.raises(ps.UnsupportedError, match=problem):
+        ps.open_table(table.metadata).plan("id = 1")
+
+
+@pytest.mark.parametrize("mapping", ["x", "{}", "[1]"])
+def test_a_name_mapping_that_is_not_one_is_malformed(tmp_path: Path, mapping: str) -> None:
+    table = HandWrittenTable(tmp_path / "t", TWO_NUMBERS, UNPARTITIONED_PARTITION_SPEC)
+    table.add_rows(pa.table({"id": [1], "v": [3]}), 0)
+    table.change_metadata(lambda about: about["properties"].update({"schema.name-mapping.default": mapping}))
+    with pytest.raises(ps.FormatError, match=r"the name mapping of .*: 1 validation error"):
+        ps.open_table(table.metadata).plan("id = 1")
+
+
+@pytest.mark.parametrize("default", ["1e-10000000", "1.005", "1000"])
+def test_defaults_that_are_not_decimals_of_the_type_are_malformed(tmp_path: Path, default: str) -> None:
+    table = HandWrittenTable(tmp_path / "t", TWO_NUMBERS, UNPARTITIONED_PARTITION_SPEC)
+    table.add_rows(pa.table({"id": [1], "v": [3]}), 0)
+
+    def add_field(about: dict[str, Any]) -> None:
+        become_version_3(about)
+        field = {"id": 9, "name": "x", "required": False, "type": "decimal(5, 2)", "initial-default": default}
+        about["schemas"][0]["fields"].append(field)
+
+    table.change_metadata(add_field)
+    with pytest.raises(ps.FormatError, match="is not a decimal"):
+        ps.open_table(table.metadata).plan("id = 1").to_arrow()

@@ -94,6 +94,9 @@ def _replay(
     state = replay.state
     if "protocol" not in state or "metaData" not in state:
         raise FormatError(f"the log of {storage.uri} has no protocol or no metadata at version {version}")
+    for name in ("protocol", "metaData"):
+        if not isinstance(state[name], dict):
+            raise FormatError(f"the log of {storage.uri} has {state[name]!r} as its {name} at version {version}")
     return LogState(version, state["protocol"], state["metaData"], replay.files())
 
 

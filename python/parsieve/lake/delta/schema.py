@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from parsieve._core import FormatError, UnsupportedError
+from parsieve.lake import bounds
 from parsieve.lake.rows.columns import (
     BY_NAME,
     FOUND_BY_ID,
@@ -48,7 +49,7 @@ def schema_of(metadata: Mapping[str, Any]) -> pa.Schema:
     try:
         fields = json.loads(metadata["schemaString"])["fields"]
         return pa.schema([_field(field, mapping_mode(metadata)) for field in fields])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         if isinstance(error, UnsupportedError):
             raise
         raise FormatError(f"the schema in Delta's log violates the protocol: {error!r}") from error
@@ -77,7 +78,11 @@ def _type(definition: Any, mode: str) -> pa.DataType:
         if definition in _TYPES:
             return _TYPES[definition]
         if match := _DECIMAL.fullmatch(definition):
-            return pa.decimal128(int(match[1]), int(match[2]))
+            precision, scale = int(match[1]), int(match[2])
+            # pyarrow crashes for types with a large scale.
+            if not 1 <= precision <= 38 or not -38 <= scale <= precision:
+                raise ValueError(f"{definition} is not a valid type")
+            return pa.decimal128(precision, scale)
     elif definition["type"] == "struct":
         return pa.struct([_field(field, mode) for field in definition["fields"]])
     elif definition["type"] == "array":
@@ -148,6 +153,8 @@ def partition_value(text: str | None, kind: pa.DataType) -> tuple[object, bool]:
             # Assume UTC if there is no zone. This is not certain, because Spark uses the zone of its session.
             return (moment if has_zone else moment.replace(tzinfo=dt.UTC)), has_zone
         value: object = _PARSERS[_family(kind)](text)
+        if isinstance(value, Decimal):
+            value = bounds.decimal_of(value, kind.precision, kind.scale)
         return pa.scalar(value, kind).as_py(), True
     except (KeyError, ValueError, InvalidOperation, OverflowError, pa.ArrowException) as error:
         raise FormatError(f"the partition value {text!r} of Delta's log is not a valid {kind}: {error!r}") from error

@@ -236,10 +236,18 @@ def _parsed(text: str | None) -> Mapping[str, Any]:
         return {}
     try:
         # NaN and the infinities are not JSON, but some writers use them.
-        parsed = json.loads(text, parse_float=Decimal, parse_constant=lambda _: None)
+        parsed = json.loads(text, parse_float=_exact_number, parse_constant=lambda _: None)
     except (ValueError, RecursionError):
         return {}
     return parsed if isinstance(parsed, dict) else {}
+
+
+def _exact_number(text: str) -> Decimal | None:
+    """Return a number, or None if its exponent is too large for `Decimal`."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return None
 
 
 def _exact_statistics(
@@ -276,7 +284,7 @@ def _certain(value: Any, kind: pa.DataType) -> tuple[Any, Any]:
         return None, None
     try:
         around = _around(value, kind)
-    except (ValueError, OverflowError, InvalidOperation):
+    except (ValueError, ArithmeticError):
         return None, None
     return around if around is not None else (None, None)
 

@@ -160,10 +160,13 @@ class Delta(Adapter):
     def _snapshot(self, state: LogState, schema: pa.Schema) -> Snapshot:
         matching = matching_of(mapping_mode(state.metadata))
         fields = {field.name: field for field in schema}
-        try:
-            partitions = [fields[name] for name in state.metadata["partitionColumns"]]
-        except KeyError as error:
-            raise FormatError(f"Delta's log partitions by {error}, which is not a column of the table") from error
+        columns = state.metadata.get("partitionColumns")
+        if not isinstance(columns, list):
+            raise FormatError(f"the partition columns in Delta's log are not a list of names: {columns!r}")
+        unknown = [name for name in columns if not isinstance(name, str) or name not in fields]
+        if unknown:
+            raise FormatError(f"Delta's log partitions by {unknown[0]!r}, which is not a column of the table")
+        partitions = [fields[name] for name in columns]
         slices = DeltaSlices(TableState(self._storage, schema, matching, partitions), state.files)
 
         def statistics(column: ColumnPath) -> Statistics | None:
@@ -273,8 +276,12 @@ class Delta(Adapter):
 
 
 def _check_protocol(protocol: Mapping[str, Any]) -> None:
-    version = protocol.get("minReaderVersion")
-    features = set(protocol.get("readerFeatures") or ())
+    version, names = protocol.get("minReaderVersion"), protocol.get("readerFeatures") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise FormatError(
+            f"the protocol in Delta's log has the reader features {names!r}, which is not a list of names"
+        )
+    features = set(names)
     if version not in (1, 2, 3) or features - _FEATURES:
         unsupported = ", ".join(sorted(features - _FEATURES)) or f"reader version {version}"
         raise UnsupportedError(f"the Delta table needs {unsupported}, which is not supported; read it with Spark")

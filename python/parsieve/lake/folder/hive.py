@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from parsieve._core import UnsupportedError
+from parsieve.lake import bounds
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
@@ -106,6 +108,8 @@ def _value(text: str | None, kind: pa.DataType) -> object:
     if pa.types.is_integer(kind):
         return int(text)
     try:
+        if pa.types.is_decimal(kind):
+            return bounds.decimal_of(Decimal(text), kind.precision, kind.scale)
         return pa.scalar(text).cast(kind).as_py()
-    except pa.ArrowException as error:
+    except (pa.ArrowException, ValueError, InvalidOperation) as error:
         raise UnsupportedError(f"the partition value {text!r} is not a valid {kind}: {error}") from error

@@ -31,7 +31,8 @@ from parsieve.lake.rows.file_rows import ENCRYPTED, FileRows, foreign
 from parsieve.lake.storage.keys import TableKeys
 from parsieve.lake.storage.listing import NEVER, ListedFile, Listing
 from parsieve.lake.storage.pinned import FAILURES
-from parsieve.lake.storage.storage import LONGEST_WAIT_NS, REMOTE_NS, Storage
+from parsieve.lake.storage.remote_listing import REMOTE_NS
+from parsieve.lake.storage.storage import LONGEST_WAIT_NS, Storage
 from parsieve.lake.storage.version import Version
 from parsieve.predicate.expressions.expression import computed
 from parsieve.wording import count

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 from urllib.request import url2pathname
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from parsieve.lake.bounds import decimal_of
 from parsieve.lake.iceberg.manifests import DataFiles, Deletes
 from parsieve.lake.iceberg.statistics import partition_reader
 from parsieve.lake.rows.columns import Find, Matching
@@ -145,9 +147,11 @@ def _defaults(fields: Iterable[Any]) -> dict[bytes, object]:
     """Return the defaults of columns and of fields in structs, by field ID."""
     defaults: dict[bytes, object] = {}
     for field in fields:
-        if getattr(field, "initial_default", None) is not None:
-            defaults[str(field.field_id).encode()] = field.initial_default
         kind = field.field_type
+        if (default := getattr(field, "initial_default", None)) is not None:
+            if isinstance(default, Decimal):
+                default = decimal_of(default, kind.precision, kind.scale)
+            defaults[str(field.field_id).encode()] = default
         inner = [getattr(kind, name) for name in ("element_field", "key_field", "value_field") if hasattr(kind, name)]
         defaults |= _defaults([*getattr(kind, "fields", ()), *inner])
     return defaults

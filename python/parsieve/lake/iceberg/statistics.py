@@ -157,6 +157,9 @@ def partition_reader(kind: pa.DataType) -> Callable[[Any], Any]:
         if isinstance(kind, pa.BaseExtensionType):
             raw = value.bytes if hasattr(value, "bytes") else value
             return pa.ExtensionArray.from_storage(kind, pa.array([raw], kind.storage_type))[0].as_py()
+        if isinstance(value, Decimal):
+            # The schema of the manifest may have another scale.
+            value = bounds.decimal_of(value, kind.precision, kind.scale)
         return pa.scalar(value, kind).as_py()
 
     return read

@@ -116,7 +116,8 @@ class Iceberg(Adapter):
         if current is None:
             return Snapshot(None, 0, schema, SliceObjects(()))
         # Manifests never change, but the table's metadata determine how to read their files.
-        mapping = metadata.name_mapping()
+        with readable(f"the name mapping of {self.uri}"):
+            mapping = metadata.name_mapping()
         root = mapping and mapping.root
         key = (metadata.table_uuid, table.location(), current, iceberg_schema, metadata.specs(), root)
         # A `Table` may have other credentials after a refresh.
@@ -296,13 +297,16 @@ def _arrow_schema(iceberg_schema: Any) -> pa.Schema:
 
     try:
         schema = schema_to_pyarrow(iceberg_schema)
-    except (NotImplementedError, ValueError, TypeError) as error:
+        return pa.schema([_small_field(field) for field in schema])
+    except (NotImplementedError, ValueError, TypeError, OverflowError) as error:
         raise UnsupportedError(f"the schema of the Iceberg table cannot be read: {error}") from error
-    return pa.schema([_small_field(field) for field in schema])
 
 
 def _small_field(field: pa.Field) -> pa.Field:
     metadata = {FIELD_ID: (field.metadata or {})[FIELD_ID]} if FIELD_ID in (field.metadata or {}) else None
+    number = 0 if metadata is None else int(metadata[FIELD_ID])
+    if not -(1 << 31) <= number < 1 << 31:
+        raise ValueError(f"column {field.name!r} has the field id {number}, which is not a 32-bit number")
     return pa.field(field.name, _small_type(field.type), metadata=metadata)
 
 
@@ -313,6 +317,9 @@ def _small_type(kind: pa.DataType) -> pa.DataType:
         return pa.list_(_small_field(kind.value_field))
     if pt.is_map(kind):
         return pa.map_(_small_field(kind.key_field).with_nullable(False), _small_field(kind.item_field))
+    if pt.is_decimal(kind) and kind.scale > kind.precision:
+        # pyarrow crashes for types with a large scale.
+        raise ValueError(f"decimal({kind.precision}, {kind.scale}) is not a valid type")
     if pt.is_large_string(kind):
         return pa.string()
     return pa.binary() if pt.is_large_binary(kind) else kind

@@ -7,7 +7,7 @@ import errno
 import io
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -16,26 +16,20 @@ from pyarrow import fs
 
 from parsieve._core import UnsupportedError
 from parsieve.io import index_location
-from parsieve.io.names import is_ignored, refuse_special
-from parsieve.io.object_store import os_errors, store_at
-from parsieve.io.sources import ETAGS, Source, filesystem_of, local_path, open_source, open_version, written_at
+from parsieve.io.names import refuse_special
+from parsieve.io.object_store import store_at
+from parsieve.io.sources import Source, filesystem_of, local_path, open_source, open_version, written_at
 from parsieve.lake.storage.listing import (
     COARSE_NS,
-    NEVER,
-    ListedFile,
     Listing,
     LocalListing,
     of_path,
-    token_of,
 )
+from parsieve.lake.storage.remote_listing import find_file, list_files, names_in
 from parsieve.lake.storage.version import Version, local_version
 
-# Stores use their own clocks for timestamps, which may differ from the local clock.
-REMOTE_NS = 60_000_000_000
 # The longest time that an index build waits until files can have a token. It reports files that need longer.
 LONGEST_WAIT_NS = COARSE_NS + 500_000_000
-# The largest difference between two time zones.
-ANY_ZONE_NS = 26 * 3600 * 1_000_000_000
 # A time so late that no file counts as just changed.
 _FAR_FUTURE = 1 << 62
 
@@ -212,7 +206,10 @@ class Storage:
 
         If nothing in a local folder changed, the result is the same object as in the last call.
         """
-        return self._listing.files() if self.filesystem is None else Listing.of(self._list_remote(self.root))
+        if self.filesystem is None:
+            return self._listing.files()
+        # Read the clock first, so that a file that changes during the listing counts as just changed.
+        return Listing.of(list_files(self.filesystem, self.root, time.time_ns()))
 
     def wait(self) -> None:
         """Wait once until files that just changed can have a token, for at most `LONGEST_WAIT_NS`."""
@@ -228,36 +225,12 @@ class Storage:
             time.sleep((min(remaining, LONGEST_WAIT_NS) + 1_000_000) / 1e9)
             now = time.time_ns()
 
-    def _list_remote(self, root: str, now: int | None = None) -> tuple[ListedFile, ...]:
-        # Read the clock first, so that a file that changes during the listing counts as just changed.
-        now = time.time_ns() if now is None else now
-        if isinstance(self.filesystem, fs.FileSystem):
-            files = _list_pyarrow(self.filesystem, root, now)
-        elif hasattr(self.filesystem, "cat_file"):
-            files = _list_fsspec(self.filesystem, root, now)
-        else:
-            files = _list_obstore(self.filesystem, root, now)
-        return tuple(sorted(files))
-
     def names(self, below: str = "") -> set[str]:
         """Return the names in the folder or in a folder below it. A missing folder has none."""
         path = self.join(below) if below else self.root
         if self.filesystem is None:
             return set(os.listdir(path)) if os.path.isdir(path) else set()  # noqa: PTH112, PTH208
-        if isinstance(self.filesystem, fs.FileSystem):
-            if self.filesystem.get_file_info(path).type != fs.FileType.Directory:
-                return set()
-            return {info.base_name for info in self.filesystem.get_file_info(fs.FileSelector(path))}
-        if hasattr(self.filesystem, "cat_file"):
-            self.filesystem.invalidate_cache()
-            paths = self.filesystem.ls(path, detail=False) if self.filesystem.isdir(path) else []
-            return {entry.rstrip("/").rsplit("/", 1)[-1] for entry in paths}
-        import obstore
-
-        with os_errors(self.uri or self.filesystem):
-            listed = obstore.list_with_delimiter(self.filesystem, prefix=path or None)
-        paths = [*listed["common_prefixes"], *(meta["path"] for meta in listed["objects"])]
-        return {entry.rstrip("/").rsplit("/", 1)[-1] for entry in paths}
+        return names_in(self.filesystem, path, self.uri or self.filesystem)
 
     def contained(self, *names: str) -> set[str]:
         """Return which of the names are in the folder. Do not list a local folder, which can be large."""
@@ -301,9 +274,8 @@ class Storage:
         """Return the properties that identify the present version of a file, even if it just changed."""
         if self.filesystem is None:
             return local_version(os.stat(path))  # noqa: PTH116
-        for file in self._list_remote(path, _FAR_FUTURE):
-            return Version(file.token, file.size, proof=self._proof(path))
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        file = find_file(self.filesystem, path, _FAR_FUTURE)
+        return Version(file.token, file.size, proof=self._proof(path))
 
     def _proof(self, path: str) -> str:
         """Return properties of a version that a listing of the store does not contain."""
@@ -330,9 +302,7 @@ class Storage:
         """Return the current token of a file. Compare it with an earlier one to notice changes during a read."""
         if self.filesystem is None:
             return of_path(path, time.time_ns()).token
-        for file in self._list_remote(path):
-            return file.token
-        raise FileNotFoundError(path)
+        return find_file(self.filesystem, path, time.time_ns()).token
 
 
 def _unwrapped(filesystem: Any, root: str) -> tuple[Any, str]:
@@ -367,79 +337,3 @@ def _uncached(filesystem: Any) -> Any:
             filesystem = filesystem.fs
         else:
             return filesystem
-
-
-def _below(path: str, root: str) -> str:
-    """Return a listed path relative to the listed folder."""
-    inside, folder = path.lstrip("/"), root.strip("/")
-    if folder and not inside.startswith(folder + "/"):
-        raise UnsupportedError(
-            f"the filesystem lists {path!r} in {root!r}; use the spelling of the filesystem for the folder"
-        )
-    return inside[len(folder) + 1 if folder else 0 :]
-
-
-def _is_visible(relative: str) -> bool:
-    return not any(map(is_ignored, relative.split("/")))
-
-
-def _list_pyarrow(filesystem: fs.FileSystem, root: str, now: int) -> Iterator[ListedFile]:
-    root_info = filesystem.get_file_info(root)
-    if root_info.type == fs.FileType.File:
-        infos, is_single = [root_info], True
-    else:
-        infos, is_single = filesystem.get_file_info(fs.FileSelector(root, recursive=True)), False
-    for info in infos:
-        relative = info.base_name if is_single else _below(info.path, root)
-        if info.type == fs.FileType.File and (is_single or _is_visible(relative)):
-            changed = info.mtime_ns or now
-            yield ListedFile(relative, info.path, info.size, *token_of((info.size, changed), changed, now, REMOTE_NS))
-
-
-def _etag_token(details: Callable[[str], Any], size: int, changed: Any, now: int) -> tuple[str, int]:
-    """Return the token of an object from its ETag, or else from its timestamp if that is old enough.
-
-    Without a token, also return the time from which the object can have one.
-    """
-    for name in ETAGS:
-        if tag := details(name):
-            return f"{size}-{str(tag).strip(chr(34))}", 0
-    if changed is None:
-        return "", NEVER
-    seconds = changed if isinstance(changed, (int, float)) else changed.timestamp()
-    # A datetime without a time zone may be in any zone.
-    uncertainty = ANY_ZONE_NS if getattr(changed, "tzinfo", now) is None else 0
-    return token_of((size, seconds), int(seconds * 1e9), now, REMOTE_NS + uncertainty)
-
-
-def _list_fsspec(filesystem: Any, root: str, now: int) -> Iterator[ListedFile]:
-    # A listing in fsspec's cache would hide later changes.
-    filesystem.invalidate_cache()
-    folder, is_file = filesystem._strip_protocol(root), filesystem.isfile(root)
-    infos = {root: filesystem.info(root)} if is_file else filesystem.find(root, detail=True)
-    for path, info in infos.items():
-        # Another process may write the file just after `isfile` did not find it.
-        is_single = is_file or path == folder
-        relative = path.rsplit("/", 1)[-1] if is_single else _below(path, folder)
-        if info.get("type", "file") == "file" and (is_single or _is_visible(relative)):
-            changed = next((info[name] for name in ("mtime", "LastModified", "last_modified") if info.get(name)), None)
-            yield ListedFile(relative, path, info["size"], *_etag_token(info.get, info["size"], changed, now))
-
-
-def _list_obstore(store: Any, root: str, now: int) -> Iterator[ListedFile]:
-    import obstore
-
-    with os_errors(root or store):
-        objects = [meta for chunk in obstore.list(store, prefix=root or None) for meta in chunk]
-        if not objects and root:
-            objects = [obstore.head(store, root)]
-    for meta in objects:
-        path = meta["path"]
-        is_single = path == root
-        relative = path.rsplit("/", 1)[-1] if is_single else _below(path, root)
-        if is_single or _is_visible(relative):
-            token, settles = _etag_token(meta.get, meta["size"], meta.get("last_modified"), now)
-            if type(store).__name__ == "MemoryStore":
-                # Each such store numbers its ETags from zero, and an index in another store may outlive it.
-                token += f"-{meta['last_modified'].isoformat()}"
-            yield ListedFile(relative, path, meta["size"], token, settles)
