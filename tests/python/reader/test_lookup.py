@@ -98,6 +98,13 @@ def test_keys_without_a_common_type_are_not_truncated(tmp_path: Path, keys: Any)
             find()
 
 
+@pytest.mark.parametrize("key", ["1e-77", "1e-10000000"])
+def test_keys_with_more_decimal_places_than_any_type(tmp_path: Path, key: str) -> None:
+    pq.write_table(pa.table({"price": pa.array([Decimal("0.00")], pa.decimal128(5, 2))}), tmp_path / "0.parquet")
+    with pytest.raises(TypeError, match="no common Arrow type"):
+        ps.open_table(tmp_path).lookup("price", [Decimal(key)])
+
+
 def test_keys_that_the_column_cannot_hold(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": pa.array([7, 5, 3], pa.int8())}), tmp_path / "0.parquet")
     result = ps.open_table(tmp_path).lookup("id", [3, 1_000, 2.5])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import time
+from decimal import Decimal
 from numbers import Integral
 from typing import Any
 from uuid import UUID
@@ -109,6 +110,8 @@ def _field_of(table: Any, structs: pa.StructArray, number: int) -> Any:
 
 # What pyarrow raises for values of several types, and for values without an Arrow type.
 _NO_COMMON_TYPE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
+# The decimal places of the smallest power of ten in a table of pyarrow.
+_MOST_PLACES = 76
 
 
 def _is_zoned_time(value: Any) -> bool:
@@ -157,12 +160,21 @@ def _array(column: Column, values: Any) -> pa.Array:
         is_exact = pa.types.is_unsigned_integer(column.value_type) and all(
             value is None or isinstance(value, Integral) for value in values
         )
-        if is_exact or pa.types.is_decimal(column.value_type):
+        is_decimal = pa.types.is_decimal(column.value_type) and not any(map(_exceeds_decimals, values))
+        if is_exact or is_decimal:
             try:
                 return pa.array(values, column.value_type)
             except _NO_COMMON_TYPE:
                 pass
         raise TypeError(f"the keys of {column} have no common Arrow type ({error}); pass an Arrow array") from None
+
+
+def _exceeds_decimals(value: Any) -> bool:
+    """Return whether a decimal has so many places that pyarrow would read beyond a table in memory."""
+    if not isinstance(value, Decimal) or not value.is_finite():
+        return False
+    exponent = value.as_tuple().exponent
+    return isinstance(exponent, int) and exponent < -_MOST_PLACES
 
 
 def _import(column: Column, values: Any) -> pa.ChunkedArray:
