@@ -71,8 +71,6 @@ class ColumnReader:
         self.state = state
         # Why parts cannot be used, by name.
         self.doubts: dict[str, str] = {}
-        # Why the last question could not be answered although no part is damaged; None if it could.
-        self.refusal: str | None = None
         # Whether a file of this version is missing, because the version was expired.
         self.gone = False
         self._lock = Lock()
@@ -158,11 +156,9 @@ class ColumnReader:
             return None
         try:
             encoded = query.on(self.axis)
-        except (TypeError, ParsieveError) as error:
+        except (TypeError, ParsieveError):
             # The literal has another type than the column, so the index cannot answer.
-            self.refusal = str(error)
             return None
-        self.refusal = None
         answer: Answer | None = None
         if isinstance(timeline, _core.SieveTimeline):
             self._load(timeline, [("segment", *need) for need in timeline.needs(encoded)])
@@ -176,6 +172,14 @@ class ColumnReader:
             answer = None if both is None else Answer(*both)
         self._limit_cache()
         return answer
+
+    def refusal(self, query: Query) -> str | None:
+        """Return why a query cannot be answered although no part is damaged; None if it can."""
+        try:
+            query.on(self.axis)
+        except (TypeError, ParsieveError) as error:
+            return str(error)
+        return None
 
     @property
     def has_ranges(self) -> bool:

@@ -153,7 +153,7 @@ class SieveIndexEvidence(Evidence):
                 self._answers[question] = None
                 return pa.repeat(pa.scalar(True), len(self._slices))
             may_match, self._answers[question] = self._view.find_units(path, lookup, self._slices)
-            if self._answers[question] is None and (refusal := self._view.reader(path).refusal) is not None:
+            if self._answers[question] is None and (refusal := self._view.reader(path).refusal(lookup)):
                 self.refused[f"a question to {question.column}"] = refusal
             return may_match
         except (ParsieveError, OSError, TypeError, ValueError) as error:
