@@ -104,18 +104,20 @@ class Unwrapper:
         master, wrapped = _text(fields, "masterKeyID", owner), _text(fields, "wrappedDEK", owner)
         if not fields.get("doubleWrapping"):
             return self._unwrap_with_kms(wrapped, master, owner)
-        encryption_key = _text(fields, "keyEncryptionKeyID", owner), _text(fields, "wrappedKEK", owner)
-        if encryption_key not in self._encryption_keys:
-            self._encryption_keys[encryption_key] = self._unwrap_with_kms(encryption_key[1], master, owner)
+        known = _text(fields, "keyEncryptionKeyID", owner), _text(fields, "wrappedKEK", owner)
+        # Another thread may forget the key meanwhile.
+        encryption_key = self._encryption_keys.get(known)
+        if encryption_key is None:
+            encryption_key = self._encryption_keys[known] = self._unwrap_with_kms(known[1], master, owner)
         try:
-            key_id, sealed = base64.b64decode(encryption_key[0]), base64.b64decode(wrapped)
+            key_id, sealed = base64.b64decode(known[0]), base64.b64decode(wrapped)
         except ValueError:
             raise _core.FormatError(f"the key material of {owner} is not valid base64") from None
         try:
-            return _core.unwrap_key(self._encryption_keys[encryption_key], sealed, key_id)
+            return _core.unwrap_key(encryption_key, sealed, key_id)
         except _core.DecryptionError:
             # Ask the KMS again next time.
-            self._encryption_keys.pop(encryption_key, None)
+            self._encryption_keys.pop(known, None)
             raise _core.DecryptionError(
                 f"the key of {owner} is wrapped by another key than the one that the KMS returned for {master!r}"
             ) from None
