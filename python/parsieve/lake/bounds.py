@@ -5,8 +5,8 @@ Also convert the decimals of a table's metadata.
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
+import functools
 import math
 import struct
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation, localcontext
@@ -112,9 +112,19 @@ def decimal_of(value: Decimal, precision: int, scale: int) -> Decimal:
 
     pyarrow must not get other decimals: if they have more than 76 decimal places, it reads beyond a table in memory.
     """
+    # A table may have a decimal for each of its files, so this is fast.
     if value.is_finite():
-        with contextlib.suppress(InvalidOperation):
-            exact = value.quantize(Decimal(1).scaleb(-scale), context=EXACT)
-            if exact == value and exact.copy_abs() < Decimal(1).scaleb(precision - scale):
+        try:
+            exact = value.quantize(_last_place(scale), context=EXACT)
+        except InvalidOperation:
+            pass
+        else:
+            if exact == value and exact.adjusted() < precision - scale:
                 return exact
     raise ValueError(f"{value} is not a decimal({precision}, {scale})")
+
+
+@functools.cache
+def _last_place(scale: int) -> Decimal:
+    """Return the least positive decimal of a scale. It does not depend on the decimal context of the thread."""
+    return Decimal((0, (1,), -scale))

@@ -236,6 +236,10 @@ def test_partition_values_that_are_not_decimals_of_the_type_are_rejected(tmp_pat
         open_lake(tmp_path).snapshot()
     with pytest.raises(ps.UnsupportedError, match="is not a valid decimal"):
         hive.values_of(f"a={text}", [pa.field("a", pa.decimal128(5, 2))])
+    # Python reads these as numbers, but engines do not.
+    for other in ("1_0", " 1", "\u0661"):
+        with pytest.raises(ps.UnsupportedError, match="is not a valid decimal"):
+            hive.values_of(f"a={other}", [pa.field("a", pa.decimal128(5, 2))])
     log.write_text(content.replace('"partitionValues": {}', '"partitionValues": {"a": "0E-1000"}'))
     assert open_lake(tmp_path).snapshot().slices[0].partition_values == {"a": Decimal("0.00")}
 

@@ -15,6 +15,7 @@ from parsieve.lake import bounds
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -108,7 +109,8 @@ def _value(text: str | None, kind: pa.DataType) -> object:
     if pa.types.is_integer(kind):
         return int(text)
     try:
-        if pa.types.is_decimal(kind):
+        # `Decimal` also reads other texts, such as 1_000.
+        if pa.types.is_decimal(kind) and _DECIMAL.fullmatch(text):
             return bounds.decimal_of(Decimal(text), kind.precision, kind.scale)
         return pa.scalar(text).cast(kind).as_py()
     except (pa.ArrowException, ValueError, InvalidOperation) as error:

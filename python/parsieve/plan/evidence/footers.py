@@ -322,8 +322,8 @@ def _typed(values: list[Any], stored: str, kind: pa.DataType) -> list[Any]:
         return [None] * len(values)
     if pa.types.is_decimal(file):
         # 16 bytes can also hold numbers of 39 digits, which are no values of the column.
-        is_valid = [value is not None and abs(value) < 10**file.precision for value in values]
-        values = [_decimal(value, file.scale) if valid else None for value, valid in zip(values, is_valid, strict=True)]
+        limit = 10**file.precision
+        values = [None if value is None or abs(value) >= limit else _decimal(value, file.scale) for value in values]
     elif pa.types.is_boolean(file):
         values = [None if value is None else bool(value) for value in values]
     array = pa.array(values, file)
