@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import fsspec
 import pyarrow as pa
@@ -182,6 +182,29 @@ def test_an_object_with_the_name_of_a_folder_does_not_hide_its_files(tmp_path: P
             storage.list()
     with s3_server({"t": written(7), "t2/a.parquet": written(8)}) as options:
         assert rows(ps.open_table((_s3(options), "bucket/t"), "parquet")) == [7]
+
+
+def test_a_listing_asks_once_about_a_single_object(tmp_path: Path) -> None:
+    asked = []
+
+    # In stores with this name, a folder may have the name of a file.
+    class S3FileSystem(MemoryFileSystem):  # type: ignore[misc]
+        store: ClassVar[dict[str, Any]] = {}
+        pseudo_dirs: ClassVar[list[str]] = [""]
+
+        def info(self, path: str, **options: Any) -> Any:
+            asked.append(path)
+            return super().info(path, **options)
+
+        def isfile(self, path: str) -> bool:
+            return fsspec.AbstractFileSystem.isfile(self, path)  # type: ignore[no-any-return]
+
+    filesystem = S3FileSystem()
+    filesystem.pipe_file("/bucket/t/a.parquet", written(7))
+    storage = Storage((filesystem, "/bucket/t/a.parquet"))
+    asked.clear()
+    assert [file.relative for file in storage.list()] == ["a.parquet"]
+    assert asked == ["/bucket/t/a.parquet"]
 
 
 def _s3(options: dict[str, str]) -> fs.S3FileSystem:

@@ -153,20 +153,28 @@ def _etag_token(details: Callable[[str], Any], size: int, changed: Any, now: int
 def _list_fsspec(filesystem: Any, root: str, now: int) -> Iterator[ListedFile]:
     # A listing in fsspec's cache would hide later changes.
     filesystem.invalidate_cache()
-    folder, is_file = filesystem._strip_protocol(root), filesystem.isfile(root)
+    folder, info = filesystem._strip_protocol(root), _file_info(filesystem, root)
     infos = {}
-    if not is_file or _is_object_store(filesystem):
+    if info is None or _is_object_store(filesystem):
         infos = filesystem.find(root, detail=True)
-    if is_file:
-        info = filesystem.info(root)
-        if not _is_marker(root, info["size"], any(path != folder for path in infos)):
-            infos = {root: info}
+    if info is not None and not _is_marker(root, info["size"], any(path != folder for path in infos)):
+        infos = {root: info}
     for path, info in infos.items():
-        # Another process may write the file just after `isfile` did not find it.
+        # Another process may write the file just after `_file_info` did not find it.
         is_single = path in (root, folder)
         relative = path.rsplit("/", 1)[-1] if is_single else _below(path, folder)
         if info.get("type", "file") == "file" and (is_single or _is_visible(relative)):
             yield _of_fsspec(info, relative, path, now)
+
+
+def _file_info(filesystem: Any, path: str) -> Mapping[str, Any] | None:
+    """Return what `info` of fsspec says about a file, or None if there is none. Takes one request."""
+    try:
+        info: Mapping[str, Any] = filesystem.info(path)
+    except Exception:
+        # Stores raise their own errors. fsspec's `isfile` ignores all of them, too. A real problem fails the listing.
+        return None
+    return info if info.get("type", "file") == "file" else None
 
 
 def _of_fsspec(info: Mapping[str, Any], relative: str, path: str, now: int) -> ListedFile:
