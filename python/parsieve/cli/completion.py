@@ -131,7 +131,10 @@ def _bash(root: Command) -> str:
             "}",
             f"_{name}_paths() {{",
             "    # Bash itself completes names with spaces, quotes and wildcards.",
-            "    compopt -o default 2>/dev/null",
+            "    compopt -o default 2>/dev/null && return",
+            "    # Bash 3.2 cannot do this, and macOS has no later one.",
+            "    local IFS=$'\\n'",
+            '    COMPREPLY=($(compgen -f -- "$cur"))',
             "}",
             f"complete -F _{name} {name}",
         ]

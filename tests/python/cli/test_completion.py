@@ -23,6 +23,7 @@ LINES = [
     ("plan plan --exp", {"--explain"}),
     ("completion ", {"bash", "zsh", "fish"}),
     ("spark d", {"doctor"}),
+    ("plan ord", {"orders"}),
     ("--color al", {"always"}),
 ]
 
@@ -66,10 +67,12 @@ def test_bash_completes_commands_and_options(script: Any, tmp_path: Path) -> Non
 BASH = r"""
 import os, pty, sys
 script, *lines = sys.argv[1:]
+# Neither read the settings of this user, nor add to the history.
+os.environ |= {"HOME": os.getcwd(), "INPUTRC": os.devnull}
 child, terminal = pty.fork()
 if child == 0:
     os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
-show = "parsieve() { printf '<%s>' \"$@\" end; echo; }; bind 'set enable-bracketed-paste off'"
+show = "unset HISTFILE; parsieve() { printf '<%s>' \"$@\" end; echo; }; bind 'set enable-bracketed-paste off'"
 for line in (f"source {script}; {show}; PS1=", *("parsieve " + line for line in lines), "exit"):
     os.write(terminal, line.encode() + b"\n")
 output = b""
@@ -84,6 +87,8 @@ sys.stdout.buffer.write(output)
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a terminal")
 def test_bash_completes_any_name_of_a_file(script: Any, tmp_path: Path) -> None:
+    if int(run_shell("bash", "--norc", "-c", "echo ${BASH_VERSINFO[0]}", folder=tmp_path)) < 4:
+        pytest.skip("this version cannot complete such names")
     source = script("bash")
     for name in ("[x]", "x", "a*b", "a*bc", "my file", "it's", "$(id)"):
         (tmp_path / name).touch()
@@ -109,7 +114,7 @@ def test_bash_completes_any_name_of_a_file(script: Any, tmp_path: Path) -> None:
 
 def test_fish_completes_commands_and_options(script: Any, tmp_path: Path) -> None:
     source = script("fish")
-    for line, expected in [*LINES, ("plan ord", {"orders"})]:
+    for line, expected in LINES:
         output = run_shell(
             "fish", "--no-config", "-c", f"source {source}; complete -C 'parsieve {line}'", folder=tmp_path
         )
