@@ -6,7 +6,7 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Any
 
-from parsieve._core import ParsieveError, UnsupportedError
+from parsieve._core import FormatError, ParsieveError, UnsupportedError
 from parsieve.lake.base import Snapshot
 from parsieve.lake.iceberg.slices import IcebergSlices
 from parsieve.lake.iceberg.table import Iceberg
@@ -46,7 +46,7 @@ class Planner:
         try:
             opened = self._opened(key, table)
             snapshot = opened.snapshot(request.snapshot_id)
-        except UnsupportedError as error:
+        except (UnsupportedError, FormatError) as error:
             raise unsupported(str(error)) from None
         reader = FilterReader(schema, snapshot.schema, case_sensitive=request.case_sensitive)
         # Find errors of the client before the work.

@@ -134,6 +134,21 @@ def test_a_partition_that_json_does_not_have_is_an_error_with_a_reason(tmp_path:
     catalog.close()
 
 
+def test_damaged_manifests_are_an_error_with_a_reason(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "id", LongType(), required=False))
+    written = HandWrittenTable(tmp_path / "t", schema, PartitionSpec(spec_id=0))
+    written.add_rows(pa.table({"id": [1]}), 0)
+    catalog = sql_catalog(tmp_path)
+    catalog.register_table("shop.t", written.metadata)
+    [manifest] = catalog.load_table("shop.t").current_snapshot().manifests(catalog.load_table("shop.t").io)
+    Path(manifest.manifest_path.removeprefix("file://")).write_bytes(b"damaged")
+    with running(local_app(LocalCatalog(catalog), Limits())) as uri:
+        planned = requests.post(f"{uri}/v1/namespaces/shop/tables/t/plan", json={}, timeout=60)
+    assert planned.status_code == 406
+    assert Path(manifest.manifest_path).name in planned.json()["error"]["message"]
+    catalog.close()
+
+
 def test_a_client_can_choose_to_plan_itself(tmp_path: Path) -> None:
     """pyiceberg rejects the null of a partition in an answer, so it must be able to plan such a scan itself."""
     catalog = sql_catalog(tmp_path)
