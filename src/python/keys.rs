@@ -60,8 +60,8 @@ impl FileKeys {
     /// `kms` is a `KmsClient` of `pyarrow.parquet.encryption`, or a function that creates one from a
     /// `KmsConnectionConfig`, as for a `CryptoFactory`.
     ///
-    /// Any object with the method `unwrap_key` works. It gets the wrapped key as text, as it does from pyarrow. Each key
-    /// is requested only once.
+    /// Any object with the method `unwrap_key` works. It gets the wrapped key as text, as it does from pyarrow. Each
+    /// key is requested only once.
     ///
     /// >>> import io, pyarrow as pa, pyarrow.parquet as pq, parsieve as ps
     /// >>> class Kms:
