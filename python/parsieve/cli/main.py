@@ -63,7 +63,7 @@ def _run(arguments: list[str], console: Console) -> int:
         try:
             flush()
         except OSError:
-            discard()
+            discard(sys.stdout)
         is_expected = isinstance(error, _EXPECTED) or _is_of_arrow(error)
         if not is_expected or interrupts.requested():
             raise

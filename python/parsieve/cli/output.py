@@ -25,7 +25,7 @@ def write(text: str) -> None:
     try:
         print(text)
     except BrokenPipeError:
-        discard()
+        discard(sys.stdout)
     except OSError as error:
         raise OSError(error.errno, error.strerror, "standard output") from None
 
@@ -37,15 +37,17 @@ def flush() -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
-        discard()
+        discard(sys.stdout)
     except OSError as error:
         raise OSError(error.errno, error.strerror, "standard output") from None
 
 
-def discard() -> None:
-    """Discard the rest of standard output. Otherwise Python would write its buffer at exit, and fail again."""
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def discard(stream: TextIO | None) -> None:
+    """Discard the rest of an output stream. Otherwise Python would write its buffer at exit, and fail again."""
+    if stream is not None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def _shown(text: str) -> str:
@@ -58,8 +60,12 @@ def _write_aside(text: str) -> None:
     # `print` takes None for standard output.
     if sys.stderr is None:
         return
-    with suppress(OSError):
+    try:
         print(text, file=sys.stderr)
+    except OSError:
+        # In a notebook, the stream has no file.
+        with suppress(OSError):
+            discard(sys.stderr)
 
 
 class Console:

@@ -98,13 +98,15 @@ def test_a_broken_connection_is_an_error() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the pipe of a shell")
-def test_a_failure_that_nobody_reads_has_its_exit_code(folder: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_failure_that_nobody_reads_has_its_exit_code(folder: Path, unbuffered: str) -> None:
     read, write = os.pipe()
     os.close(read)
     try:
         for output in (write, subprocess.PIPE):
             command = [sys.executable, "-c", MAIN, "plan", str(folder), "absent = 1"]
-            done = subprocess.run(command, stdout=output, stderr=write, check=False, timeout=500)
+            environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+            done = subprocess.run(command, stdout=output, stderr=write, env=environment, check=False, timeout=500)
             assert done.returncode == 2
     finally:
         os.close(write)
