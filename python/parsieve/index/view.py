@@ -84,7 +84,7 @@ class View:
             *self._texts.values(),
         ]
         readers += [] if self.pages is None else [self.pages]
-        return {name: reason for reader in readers for name, reason in reader.doubts.items()}
+        return {name: reason for reader in readers for name, reason in reader.doubts.copy().items()}
 
     def find(self, column: str | Sequence[str], field_id: int | None = None) -> ColumnPath | None:
         """Return the path of a column in this version, by field id, or by name if neither has an id."""

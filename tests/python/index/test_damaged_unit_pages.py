@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -125,3 +126,19 @@ def test_plans_that_find_damage_while_they_look_for_rows_report_it(tmp_path: Pat
     assert note in plan.explain()
     with pytest.raises(ps.StaleIndexError, match="is damaged"):
         ps.open_table(str(tmp_path)).plan(order_by="id", limit=2, row_groups=False, stale="error")
+
+
+def test_damage_that_another_thread_finds_meanwhile_is_no_error(tmp_path: Path) -> None:
+    class Growing(dict[str, str]):
+        def items(self) -> Iterator[tuple[str, str]]:  # type: ignore[override]
+            for pair in super().items():
+                self["segment"] = "damaged"
+                yield pair
+
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "0.parquet")
+    wait_until_old(tmp_path)
+    ps.open_table(str(tmp_path)).build_index("id", kind="sieve", progress=False)
+    view = TableIndex(index_of(tmp_path)).newest()
+    assert view is not None
+    view.reader("id").doubts = Growing(root="damaged")
+    assert view.doubts == {"root": "damaged"}
