@@ -275,14 +275,12 @@ def test_a_slice_with_another_type_is_always_kept(tmp_path: Path) -> None:
 
 def test_a_literal_of_another_type_keeps_all_slices(tmp_path: Path) -> None:
     lake, index = start(tmp_path, ["k"])
-    text, number = query.equals(pa.scalar("1")), query.equals(pa.scalar(1))
+    text = query.equals(pa.scalar("1"))
     assert kept_groups(index, "k", text, lake.snapshot()) == {"a", "b", "c"}
+    # Threads share the reader, so only the question counts.
     reader = index.at(lake.snapshot()).reader("k")  # type: ignore[union-attr]
-    # Threads share the reader, so the answer depends only on the question.
-    assert reader.find_units(text) is None
-    assert reader.find_units(number) is not None
     assert "integer" in reader.refusal(text)  # type: ignore[operator]
-    assert reader.refusal(number) is None
+    assert reader.refusal(query.equals(pa.scalar(1))) is None
 
 
 def test_an_index_in_an_object_store_works_like_a_local_one(tmp_path: Path) -> None:
