@@ -277,7 +277,6 @@ def test_a_literal_of_another_type_keeps_all_slices(tmp_path: Path) -> None:
     lake, index = start(tmp_path, ["k"])
     text = query.equals(pa.scalar("1"))
     assert kept_groups(index, "k", text, lake.snapshot()) == {"a", "b", "c"}
-    # Threads share the reader, so only the question counts.
     reader = index.at(lake.snapshot()).reader("k")  # type: ignore[union-attr]
     assert "integer" in reader.refusal(text)  # type: ignore[operator]
     assert reader.refusal(query.equals(pa.scalar(1))) is None

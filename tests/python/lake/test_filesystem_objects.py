@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from fsspec.implementations.memory import MemoryFileSystem
+from obstore.fsspec import FsspecStore
 from obstore.store import MemoryStore
 from pyarrow import fs
 from support.s3_server import s3_server
@@ -159,8 +161,27 @@ def test_a_file_whose_name_begins_the_names_of_other_files_is_indexed(tmp_path: 
     assert Storage((store, "t")).version("t/sub") != version
 
 
+def _s3(options: dict[str, str]) -> fs.S3FileSystem:
+    return fs.S3FileSystem(
+        access_key=options["aws_access_key_id"],
+        secret_key=options["aws_secret_access_key"],
+        region=options["aws_region"],
+        endpoint_override=options["aws_endpoint"].removeprefix("http://"),
+        scheme="http",
+    )
+
+
+def _fsspec(options: dict[str, str]) -> FsspecStore:
+    settings: dict[str, Any] = {name.removeprefix("aws_"): value for name, value in options.items()}
+    del settings["allow_http"]
+    return FsspecStore("s3", **settings, client_options={"allow_http": True})
+
+
+@pytest.mark.parametrize("open_store", [_s3, _fsspec])
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
-def test_an_object_with_the_name_of_a_folder_does_not_hide_its_files(tmp_path: Path, kind: str) -> None:
+def test_an_object_with_the_name_of_a_folder_does_not_hide_its_files(
+    tmp_path: Path, kind: str, open_store: Callable[[dict[str, str]], Any]
+) -> None:
     if kind == "delta":
         write_deltalake(str(tmp_path), pa.table({"id": [1, 2]}))
         write_deltalake(str(tmp_path), pa.table({"id": [3]}), mode="overwrite")
@@ -170,25 +191,26 @@ def test_an_object_with_the_name_of_a_folder_does_not_hide_its_files(tmp_path: P
     # Some tools mark folders with such objects.
     markers = {"t": b"", "t/_delta_log": b""} if kind == "delta" else {"t": b""}
     with s3_server(objects | markers) as options:
-        storage = Storage((_s3(options), "bucket/t"))
+        storage = Storage((open_store(options), "bucket/t"))
         assert storage.contained("_delta_log") == ({"_delta_log"} if kind == "delta" else set())
         assert {file.relative for file in storage.list()} == {
             name.removeprefix("t/") for name in objects if "_delta_log" not in name
         }
         assert "00000000000000000001.json" in storage.names("_delta_log") or kind == "parquet"
     with s3_server({**objects, "t": written(7)}) as options:
-        storage = Storage((_s3(options), "bucket/t"))
+        storage = Storage((open_store(options), "bucket/t"))
         with pytest.raises(ps.UnsupportedError, match="bucket/t is the name of a file and of a folder with files"):
             storage.list()
     with s3_server({"t": written(7), "t2/a.parquet": written(8)}) as options:
-        assert rows(ps.open_table((_s3(options), "bucket/t"), "parquet")) == [7]
+        assert rows(ps.open_table((open_store(options), "bucket/t"), "parquet")) == [7]
 
 
 def test_a_listing_asks_once_about_a_single_object(tmp_path: Path) -> None:
     asked = []
 
-    # In stores with this name, a folder may have the name of a file.
-    class S3FileSystem(MemoryFileSystem):  # type: ignore[misc]
+    class Counting(MemoryFileSystem):  # type: ignore[misc]
+        # In such a store, a folder may have the name of a file.
+        protocol = ("s3", "s3a")
         store: ClassVar[dict[str, Any]] = {}
         pseudo_dirs: ClassVar[list[str]] = [""]
 
@@ -199,19 +221,9 @@ def test_a_listing_asks_once_about_a_single_object(tmp_path: Path) -> None:
         def isfile(self, path: str) -> bool:
             return fsspec.AbstractFileSystem.isfile(self, path)  # type: ignore[no-any-return]
 
-    filesystem = S3FileSystem()
+    filesystem = Counting()
     filesystem.pipe_file("/bucket/t/a.parquet", written(7))
     storage = Storage((filesystem, "/bucket/t/a.parquet"))
     asked.clear()
     assert [file.relative for file in storage.list()] == ["a.parquet"]
     assert asked == ["/bucket/t/a.parquet"]
-
-
-def _s3(options: dict[str, str]) -> fs.S3FileSystem:
-    return fs.S3FileSystem(
-        access_key=options["aws_access_key_id"],
-        secret_key=options["aws_secret_access_key"],
-        region=options["aws_region"],
-        endpoint_override=options["aws_endpoint"].removeprefix("http://"),
-        scheme="http",
-    )

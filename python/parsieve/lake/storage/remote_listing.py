@@ -19,14 +19,8 @@ from parsieve.lake.storage.listing import NEVER, ListedFile, token_of
 REMOTE_NS = 60_000_000_000
 # The largest difference between two time zones.
 ANY_ZONE_NS = 26 * 3600 * 1_000_000_000
-# The filesystems of pyarrow and fsspec in which a file and a folder can have the same name.
-_OBJECT_STORES = {
-    "S3FileSystem",
-    "GcsFileSystem",
-    "AzureFileSystem",
-    "GCSFileSystem",
-    "AzureBlobFileSystem",
-}
+# What filesystems of pyarrow and fsspec call stores in which a file and a folder can have the same name.
+_OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci", "tos"}
 
 
 def list_files(filesystem: Any, root: str, now: int) -> Iterator[ListedFile]:
@@ -82,7 +76,10 @@ def names_in(filesystem: Any, folder: str, table: Any) -> set[str]:
 
 def _is_object_store(filesystem: Any) -> bool:
     """Return whether a file and a folder of a filesystem of pyarrow or fsspec can have the same name."""
-    return type(filesystem).__name__ in _OBJECT_STORES
+    if isinstance(filesystem, fs.FileSystem):
+        return filesystem.type_name in _OBJECT_STORES
+    protocol = getattr(filesystem, "protocol", ())
+    return not _OBJECT_STORES.isdisjoint((protocol,) if isinstance(protocol, str) else protocol)
 
 
 def _below(path: str, root: str) -> str:
