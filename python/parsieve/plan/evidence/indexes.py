@@ -31,6 +31,11 @@ REASONS = frozenset((NEW, CHANGED, YOUNG, UNREADABLE))
 Health = Literal["sound", "unusable", "damaged"]
 
 
+def note_about(part: str, problem: str) -> str:
+    """Return the note of a plan about a part of the index that could not be used."""
+    return f"the index, {part}: {problem}"
+
+
 @dataclass(frozen=True, eq=False)
 class IndexAnswers:
     """The answers of a table's indexes to the questions of a plan."""
@@ -56,7 +61,7 @@ class IndexAnswers:
         """
         failed = [] if self.sieve is None else list(self.sieve.doubts.items())
         failed += [failure for index in self.filters for failure in index.failed.items()]
-        return [f"the index, {part}: {error}" for part, error in dict.fromkeys(failed)]
+        return [note_about(part, error) for part, error in dict.fromkeys(failed)]
 
     @property
     def health(self) -> Health:

@@ -14,6 +14,7 @@ from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError
 from parsieve.lake.rows.fields import refuse_nul
 from parsieve.lake.rows.file_rows import foreign
+from parsieve.plan.evidence.indexes import note_about
 from parsieve.plan.make import PlanOptions
 from parsieve.plan.order.any_rows import AnyRows
 from parsieve.plan.order.first_rows import FirstRows, Narrow
@@ -219,7 +220,7 @@ def _with_problems(record: PlanRecord, view: View | None, ordering: Ordering, ra
     """Return a record that lists the problems of the index which the ranking met."""
     damaged = {} if view is None else view.doubts
     failed = {} if ranking.problem is None else {str(ordering.column): ranking.problem}
-    notes = [f"the index, {part}: {problem}" for part, problem in {**damaged, **failed}.items()]
+    notes = [note_about(part, problem) for part, problem in {**damaged, **failed}.items()]
     new = [note for note in notes if note not in record.notes]
     if not new:
         return record
