@@ -78,7 +78,7 @@ class Gate:
             late = slow(f"the request took more than {self._limits.seconds:g} s")
             return json_response(late.body, status=late.status)
         except ClientDisconnect:
-            # Nobody reads the answer. The status is only for the log.
+            # The client is gone, so the status is only for the log.
             return json_response(None, status=CLIENT_GONE)
         except Exception:
             _LOGGER.exception("a request failed")

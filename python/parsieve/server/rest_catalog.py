@@ -116,7 +116,7 @@ class RestCatalog:
         location = loaded.metadata_location or ""
         io = load_file_io(rights, location or loaded.metadata.location)
         if not self._own_storage:
-            # The paths in the metadata are the choice of whoever wrote them.
+            # Any writer of the table can choose the paths in its metadata.
             io = _confined(io, _schemes_of(rights, str(loaded.metadata.location)))
         return _digest(headers, rights), Table((target,), loaded.metadata, location, io, None)  # type: ignore[arg-type]
 

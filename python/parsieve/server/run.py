@@ -100,7 +100,7 @@ def serve(
             f"and its key: {error}"
         ) from None
     except OSError as error:
-        # What Python raises for a key with a passphrase if there is no terminal to ask for it.
+        # Python raises it if a key has a passphrase, and no terminal can prompt for it.
         if error.errno != errno.EINVAL or listening.tls_key is None:
             raise
         raise ValueError(
@@ -110,7 +110,7 @@ def serve(
 
 
 def _check_rest(uri: str, token: str | None, name: str, options: dict[str, str]) -> None:
-    """Raise an error for what a server in front of a REST catalog would have to ignore."""
+    """Raise an error for settings that do not apply to a server in front of a REST catalog."""
     if token is not None:
         raise ValueError("a REST catalog checks the tokens of callers itself; leave out --token-file")
     if options or name != "default":

@@ -83,7 +83,7 @@ def test_metadata_that_pyiceberg_cannot_read_are_an_error_with_a_reason(catalog:
 
 
 class Hanging:
-    """A REST catalog for writers that answers no request with POST until it is told to."""
+    """A REST catalog that answers no POST request until a test releases it."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner

@@ -93,7 +93,7 @@ def test_plans_of_others_are_out_of_reach(upstream: tuple[Guarded, str]) -> None
 
 
 def _in_object_store(inner: str, config: dict[str, str]) -> Any:
-    """Return a catalog that says that the tables of another one are in an object store."""
+    """Return a catalog that claims that the tables of another one are in an object store."""
 
     async def answer(request: Any) -> JSONResponse:
         response = await asyncio.to_thread(requests.get, inner + request.url.path, timeout=60)
