@@ -15,7 +15,6 @@ use crate::sieve::{
 use arrow_array::UInt32Array;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use std::cell::RefCell;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// A timeline, with additional data for reports.
