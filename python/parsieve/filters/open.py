@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from parsieve import _core
 from parsieve._typing import LeafPath
 from parsieve.errors import ColumnNotFoundError, no_column
-from parsieve.io.ranges import RangeReader
+from parsieve.io.ranges import Answer, RangeReader, Step, run_step
 from parsieve.io.sources import Range
 from parsieve.observe.notebook import html_of
 
 # The magic number twice, and the length of the footer between them.
 SMALLEST_FILE = 12
 
-Answer = TypeVar("Answer")
-# Returns the ranges that must be read first, or none and the answer.
-Step = Callable[[_core.Fetched], tuple[list[Range], Answer | None]]
 Decryption = _core.FileKeys | Mapping[str, Any]
 ColumnName = str | tuple[str, ...]
 # The numbers of a row group and a column.
@@ -63,7 +60,7 @@ class ParquetFile:
             if size < SMALLEST_FILE:
                 name = "" if self.reader.name is None else f": {self.reader.name}"
                 raise _core.FormatError(f"not a Parquet file{name} (only {size} bytes)")
-            footer = self.run(lambda fetched: _core.FileReader.open(size, fetched, decryption), _core.Fetched())
+            footer = run(self.reader, lambda fetched: _core.FileReader.open(size, fetched, decryption))
             assert footer is not None
             self.footer: _core.FileReader = footer
         except BaseException:
@@ -302,18 +299,18 @@ def probe(filters: FileFilters, values: Mapping[Any, Any]) -> tuple[list[bool], 
     return may_contain, unusable
 
 
-def run(reader: RangeReader, step: Step[Answer], fetched: _core.Fetched) -> Answer | None:
-    """Call `step` until it returns an answer, and read the ranges that it needs. Errors get the name of the file."""
-    while True:
+def run(reader: RangeReader, step: Step[Answer], fetched: _core.Fetched | None = None) -> Answer | None:
+    """Run a step like `run_step`. Its errors get the name of the file."""
+
+    def named_step(fetched: _core.Fetched) -> tuple[list[Range], Answer | None]:
         try:
-            needed, answer = step(fetched)
+            return step(fetched)
         except _core.ParsieveError as error:
             if reader.name is not None:
                 error.args = (_with_name(str(error), reader.name), *error.args[1:])
             raise
-        if not needed:
-            return answer
-        reader.fetch(needed, fetched)
+
+    return run_step(reader, named_step, fetched)
 
 
 def check_unchanged(filters: FileFilters) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from parsieve import _core
 from parsieve.errors import ConflictError
@@ -16,6 +16,10 @@ from parsieve.sharing import Lock
 
 # Large enough to be worth a request, and small enough to stay in the processor's cache.
 CHUNK = 2 << 20
+
+Answer = TypeVar("Answer")
+# Returns the ranges that must be read first, or none and the answer.
+Step = Callable[[_core.Fetched], tuple[list[Range], Answer | None]]
 
 
 class Sink(Protocol):
@@ -96,14 +100,21 @@ class RangeReader:
         self._source.close()
 
 
-def open_footer(reader: RangeReader, keys: _core.FileKeys | None = None) -> _core.FileReader:
-    """Read a Parquet file's footer by fetching the byte ranges that the core needs."""
-    fetched = _core.Fetched()
+def run_step(reader: RangeReader, step: Step[Answer], fetched: _core.Fetched | None = None) -> Answer | None:
+    """Call `step` until it returns an answer, and read the ranges that it needs in between."""
+    fetched = _core.Fetched() if fetched is None else fetched
     while True:
-        needed, opened = _core.FileReader.open(reader.size, fetched, keys)
-        if opened is not None:
-            return opened
+        needed, answer = step(fetched)
+        if not needed:
+            return answer
         reader.fetch(needed, fetched)
+
+
+def open_footer(reader: RangeReader, keys: _core.FileKeys | None = None) -> _core.FileReader:
+    """Read the footer of a Parquet file."""
+    footer = run_step(reader, lambda fetched: _core.FileReader.open(reader.size, fetched, keys))
+    assert footer is not None
+    return footer
 
 
 def _name(source: Any) -> str | None:

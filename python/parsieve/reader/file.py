@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.types as pt
 
-from parsieve._core import Fetched, ParsieveError, RowFile, RowSet
+from parsieve._core import ParsieveError, RowFile, RowSet
 from parsieve.errors import ConflictError
-from parsieve.io.ranges import RangeReader
+from parsieve.io.ranges import RangeReader, run_step
 from parsieve.io.sources import open_version
 from parsieve.lake.base import Lake, Slice
 from parsieve.lake.rows.adapter import Adapter
@@ -149,12 +149,9 @@ def version_of(lake: Lake, file_slice: Slice) -> FileVersion | Refusal:
 
 
 def _open(reader: RangeReader) -> RowFile:
-    fetched = Fetched()
-    while True:
-        needed, opened = RowFile.open(reader.size, fetched)
-        if opened is not None:
-            return opened
-        reader.fetch(needed, fetched)
+    file = run_step(reader, lambda fetched: RowFile.open(reader.size, fetched))
+    assert file is not None
+    return file
 
 
 class _FileRead:

@@ -124,7 +124,7 @@ def _engine(url: URL) -> Engine:
             f"name an installed driver in the address, such as {url.get_backend_name()}+DRIVER://"
         ) from None
     except (SQLAlchemyError, TypeError, ValueError) as error:
-        raise ValueError(f"{shown(url)}: {_cause(error, url)}; write an address such as {_EXAMPLES}") from None
+        raise ValueError(f"{shown(url)}: {cause(error, url)}; write an address such as {_EXAMPLES}") from None
 
 
 def _require_catalog(engine: Engine, url: URL, name: str) -> None:
@@ -140,7 +140,7 @@ def _require_catalog(engine: Engine, url: URL, name: str) -> None:
     except (SQLAlchemyError, OSError, TypeError, ValueError) as error:
         is_file = url.get_backend_name() == "sqlite"
         remedy = "the file is a SQLite database" if is_file else "the address is right and the database runs"
-        raise ConnectionError(f"cannot open {shown(url)}: {_cause(error, url)}; check that {remedy}") from None
+        raise ConnectionError(f"cannot open {shown(url)}: {cause(error, url)}; check that {remedy}") from None
     finally:
         engine.dispose()
     if missing:
@@ -164,7 +164,7 @@ def _catalog_names(connection: Connection) -> list[str]:
     return sorted({str(row[0]) for of in TABLES for row in connection.execute(select(name).select_from(table(of)))})
 
 
-def _cause(error: Exception, url: URL) -> str:
+def cause(error: Exception, url: URL) -> str:
     """Return the driver's own error as one line without the password."""
     if _has_unclear_password(url):
         return type(error).__name__

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from parsieve.server.protocol.errors import no_namespace, no_table
+from parsieve.server.open_sql import cause
+from parsieve.server.protocol.errors import no_namespace, no_table, too_busy
 
 Name = tuple[str, ...]
+
+_LOGGER = logging.getLogger("parsieve.server")
 
 
 class LocalCatalog:
@@ -22,7 +28,8 @@ class LocalCatalog:
         from pyiceberg.exceptions import NoSuchNamespaceError
 
         try:
-            names = [tuple(name) for name in self._catalog.list_namespaces(parent)]
+            with self._database():
+                names = [tuple(name) for name in self._catalog.list_namespaces(parent)]
         except NoSuchNamespaceError:
             raise no_namespace(".".join(parent)) from None
         # Some catalogs return names relative to the parent's.
@@ -33,16 +40,19 @@ class LocalCatalog:
         from pyiceberg.exceptions import NoSuchNamespaceError
 
         try:
-            return {str(name): str(value) for name, value in self._catalog.load_namespace_properties(namespace).items()}
+            with self._database():
+                properties = self._catalog.load_namespace_properties(namespace)
         except NoSuchNamespaceError:
             raise no_namespace(".".join(namespace)) from None
+        return {str(key): str(value) for key, value in properties.items()}
 
     def tables(self, namespace: Name) -> list[Name]:
         """Return the tables of a namespace."""
         from pyiceberg.exceptions import NoSuchNamespaceError
 
         try:
-            return [tuple(name) for name in self._catalog.list_tables(namespace)]
+            with self._database():
+                return [tuple(name) for name in self._catalog.list_tables(namespace)]
         except NoSuchNamespaceError:
             raise no_namespace(".".join(namespace)) from None
 
@@ -51,7 +61,8 @@ class LocalCatalog:
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
         try:
-            return self._catalog.load_table(name)
+            with self._database():
+                return self._catalog.load_table(name)
         except (NoSuchNamespaceError, NoSuchTableError):
             raise no_table(".".join(name)) from None
 
@@ -63,3 +74,15 @@ class LocalCatalog:
             content = file.read()
         is_compressed = location.endswith((".gz", ".gz.metadata.json"))
         return location, json.loads(gzip.decompress(content) if is_compressed else content)
+
+    @contextmanager
+    def _database(self) -> Iterator[None]:
+        """Report a database that cannot be read as an error after which clients may try again."""
+        from sqlalchemy.exc import InterfaceError, OperationalError
+        from sqlalchemy.exc import TimeoutError as NoFreeConnection
+
+        try:
+            yield
+        except (InterfaceError, OperationalError, NoFreeConnection) as error:
+            _LOGGER.warning("cannot read the database of the catalog: %s", cause(error, self._catalog.engine.url))
+            raise too_busy("the server cannot read the database of its catalog; try again") from None

@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 from support.serving import sql_catalog
 
 from parsieve.cli import main
-from parsieve.server.open_sql import _cause, open_sql_catalog
+from parsieve.server.open_sql import cause, open_sql_catalog
 
 
 @pytest.fixture(autouse=True)
@@ -116,6 +116,6 @@ def test_another_name_of_the_catalog_warns(tmp_path: Path) -> None:
 
 def test_the_error_of_a_driver_is_shown_without_the_password() -> None:
     url = make_url("postgresql://u:top%20secret@host/shop")
-    assert _cause(OSError("no answer to top secret or top+secret"), url) == "no answer to *** or ***"
+    assert cause(OSError("no answer to top secret or top+secret"), url) == "no answer to *** or ***"
     url = make_url("postgresql://u:a@b/secret@host/shop")
-    assert _cause(OSError("no host b"), url) == "OSError"
+    assert cause(OSError("no host b"), url) == "OSError"

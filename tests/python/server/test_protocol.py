@@ -16,6 +16,7 @@ from support.serving import running, sql_catalog
 
 from parsieve.cli import main
 from parsieve.server.app import local_app
+from parsieve.server.open_sql import open_sql_catalog
 from parsieve.server.run import Listening, read_token, serve
 from parsieve.server.settings import Limits
 from parsieve.server.sql_catalog import LocalCatalog
@@ -254,3 +255,24 @@ def test_a_server_that_cannot_listen_says_why(tmp_path: Path, capsys: pytest.Cap
     assert f"{tmp_path}: Is a directory" in capsys.readouterr().err
     assert main([*command, "--port", "0", "--tls-cert", str(wrong), "--tls-key", str(wrong)]) == 2
     assert f"--tls-cert {wrong} and --tls-key {wrong} are not the PEM files" in capsys.readouterr().err
+
+
+def test_a_database_that_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    created = sql_catalog(tmp_path)
+    created.create_table("shop.orders", schema=_SCHEMA)
+    created.close()
+    catalog = open_sql_catalog(f"sqlite:///{tmp_path}/catalog.db", "sql", {})
+    with running(local_app(LocalCatalog(catalog), Limits())) as address:
+        (tmp_path / "catalog.db").rename(tmp_path / "moved.db")
+        (tmp_path / "catalog.db").mkdir()
+        paths = ("/v1/namespaces", "/v1/namespaces/shop", "/v1/namespaces/shop/tables", _TABLE)
+        responses = [requests.get(f"{address}{path}", timeout=60) for path in paths]
+        responses.append(_plan(address))
+        for response in responses:
+            assert "cannot read the database" in _is_error(response, 503, "ServiceUnavailableException")
+        assert "unable to open database file" in caplog.text
+        assert "Traceback" not in caplog.text
+        (tmp_path / "catalog.db").rmdir()
+        (tmp_path / "moved.db").rename(tmp_path / "catalog.db")
+        assert _plan(address).status_code == 200
+    catalog.close()

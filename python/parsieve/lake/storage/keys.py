@@ -9,7 +9,7 @@ from typing import Any
 from parsieve import _core
 from parsieve._core import DecryptionError, FileKeys, ParsieveError, UnsupportedError
 from parsieve.filters.kms import Unwrapper, checked_key, keys_of, material_of
-from parsieve.io.ranges import RangeReader
+from parsieve.io.ranges import RangeReader, open_footer, run_step
 
 FORMS = "FileKeys, a dict of footer_key, column_keys and aad_prefix, or (kms, connection)"
 
@@ -108,11 +108,14 @@ class TableKeys:
         assert self._bytes is not None
         reader = RangeReader(source)
         try:
-            footer = _drive(reader, _core.FileReader.footer_key_metadata)
-            file = _drive(reader, lambda size, fetched: _core.FileReader.open(size, fetched, self._keys))
+            footer = run_step(reader, lambda fetched: _core.FileReader.footer_key_metadata(reader.size, fetched))
+            file = open_footer(reader, self._keys)
+        except DecryptionError as error:
+            name = "a file" if reader.name is None else reader.name
+            hint = "check footer_key, column_keys and aad_prefix of decryption="
+            raise DecryptionError(f"{name}: a key is missing or wrong; {hint} ({error})") from None
         finally:
             reader.close()
-        assert file is not None
         if not file.encrypted:
             return None
         materials = [(path, material) for path, material in file.column_key_metadata()]
@@ -133,20 +136,6 @@ class TableKeys:
                 )
             keys[str(fields.get("wrappedDEK"))] = key
         return keys
-
-
-def _drive(reader: RangeReader, step: Any) -> Any:
-    fetched = _core.Fetched()
-    while True:
-        try:
-            needed, answer = step(reader.size, fetched)
-        except DecryptionError as error:
-            name = "a file" if reader.name is None else reader.name
-            hint = "check footer_key, column_keys and aad_prefix of decryption="
-            raise DecryptionError(f"{name}: a key is missing or wrong; {hint} ({error})") from None
-        if not needed:
-            return answer
-        reader.fetch(needed, fetched)
 
 
 @contextmanager
