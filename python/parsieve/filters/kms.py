@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,8 @@ MATERIAL_TYPE = "PKMT1"
 AES_LENGTHS = (16, 24, 32)
 # The most keys to remember. Each takes about 1 KiB with its key material.
 MOST_KEYS = 50_000
+# How long a refusal of the KMS counts for the other files whose columns have the same master key.
+REFUSED_SECONDS = 5.0
 
 
 def keys_of(
@@ -57,7 +60,8 @@ def keys_of(
     columns: dict[str | list[str] | tuple[str, ...], bytes] = {}
     for path, material in file.column_key_metadata():
         try:
-            columns[tuple(path)] = unwrapper.key(material, f"column {'.'.join(path)!r}")
+            owner = f"column {'.'.join(path)!r}"
+            columns[tuple(path)] = unwrapper.key(material, owner, ask_again=refused is None)
         except Exception as error:
             if refused is None:
                 raise
@@ -79,6 +83,8 @@ class Unwrapper:
         self._keys: dict[bytes, bytes] = {}
         # Key encryption keys, by their id and their wrapped form.
         self._encryption_keys: dict[tuple[str, str], bytes] = {}
+        # When and why the KMS last refused a master key.
+        self._refusals: dict[str, tuple[float, Exception]] = {}
         self._lock = Lock()
         # The requests made and the bytes read for the key material of files.
         self.cost = (0, 0)
@@ -89,16 +95,27 @@ class Unwrapper:
             requests, num_bytes = self.cost
             self.cost = (requests + reader.requests, num_bytes + reader.bytes_fetched)
 
-    def key(self, material: bytes, owner: str) -> bytes:
-        """Unwrap the key in `material`; `owner` names the footer or column in error messages."""
+    def key(self, material: bytes, owner: str, *, ask_again: bool = True) -> bytes:
+        """Unwrap the key in `material`; `owner` names the footer or column in error messages.
+
+        Without `ask_again`, raise the last error of the KMS again if it has just refused the same master key.
+        """
         key = self._keys.get(material)
         if key is None:
-            key = self._unwrap(_fields(material, owner), owner)
+            fields = _fields(material, owner)
+            if not ask_again:
+                self._raise_last_refusal(fields.get("masterKeyID"))
+            key = self._unwrap(fields, owner)
             if len(self._keys) >= MOST_KEYS:
                 # Every file has its own keys, so the keys of a large table would fill the memory.
                 self._keys.clear()
             self._keys[material] = key
         return key
+
+    def _raise_last_refusal(self, master: Any) -> None:
+        refusal = self._refusals.get(master) if isinstance(master, str) else None
+        if refusal is not None and time.monotonic() - refusal[0] < REFUSED_SECONDS:
+            raise refusal[1].with_traceback(None)
 
     def _unwrap(self, fields: dict[str, Any], owner: str) -> bytes:
         master, wrapped = _text(fields, "masterKeyID", owner), _text(fields, "wrappedDEK", owner)
@@ -123,8 +140,12 @@ class Unwrapper:
             ) from None
 
     def _unwrap_with_kms(self, wrapped: str, master: str, owner: str) -> bytes:
-        # pyarrow passes text too.
-        key = checked_key(self._kms.unwrap_key(wrapped, master), master)
+        try:
+            # pyarrow passes text too.
+            key = checked_key(self._kms.unwrap_key(wrapped, master), master)
+        except Exception as error:
+            self._refusals[master] = time.monotonic(), error
+            raise
         if len(key) not in AES_LENGTHS:
             raise _core.DecryptionError(
                 f"the KMS returned a key of {len(key)} bytes for {master!r}, the master key of {owner}; "

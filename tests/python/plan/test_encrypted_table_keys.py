@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import re
 from pathlib import Path
@@ -21,6 +22,7 @@ from support.places import index_of
 
 import parsieve as ps
 from parsieve.cli import main
+from parsieve.filters import kms
 
 PARTS = 4
 # One key for the footer and all columns, given as bytes.
@@ -367,15 +369,18 @@ def test_the_command_line_accepts_a_key_file(
     assert "encrypted" in capsys.readouterr().err
 
 
-def test_a_refused_column_key_leaves_the_other_columns(folder: Path) -> None:
+def test_a_refused_column_key_leaves_the_other_columns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Partial(Kms):
         refuses = True
+        num_refused = 0
 
         def unwrap_key(self, wrapped: bytes | str, name: str) -> bytes:
             if name == "two" and self.refuses:
+                self.num_refused += 1
                 raise PermissionError("no right to use key two")
             return super().unwrap_key(wrapped, name)
 
+    monkeypatch.setattr(kms, "REFUSED_SECONDS", math.inf)
     client = Partial({})
     table = ps.open_table(str(folder), decryption=client)
     assert table.plan("open < 0 AND secret < 'a'").files == []
@@ -386,9 +391,13 @@ def test_a_refused_column_key_leaves_the_other_columns(folder: Path) -> None:
     assert len(plan.files) == PARTS
     reason = "its statistics of other are encrypted; the KMS returned no key for them"
     assert all(keep.doubt[0].startswith(reason) and "no right to use key two" in keep.doubt[0] for keep in plan.kept)
+    num_refused = client.num_refused
+    assert len(table.plan("other < 1").files) == PARTS
+    assert client.num_refused == num_refused
     with pytest.raises(PermissionError, match="two"):
         plan.to_arrow()
     # The failure may be temporary.
+    monkeypatch.setattr(kms, "REFUSED_SECONDS", 0.0)
     client.refuses = False
     assert table.plan("other < 0").files == []
     assert table.plan("other = 9").to_arrow()["other"].to_pylist() == [9]
