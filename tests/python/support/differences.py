@@ -23,8 +23,11 @@ def run(about: str | None, check_table: Callable[[str, Path], tuple[int, int]], 
     differences = total = 0
     tables = range(-(-options.conditions // per_table)) if options.table is None else [options.table]
     for number in tables:
-        with tempfile.TemporaryDirectory() as folder:
-            wrong, more = check_table(f"{options.seed}-{number}", Path(folder))
+        with tempfile.TemporaryDirectory() as place:
+            # An index is stored next to the folder.
+            folder = Path(place) / "table"
+            folder.mkdir()
+            wrong, more = check_table(f"{options.seed}-{number}", folder)
             differences, total = differences + wrong, total + more
     print(f"{differences} of {len(tables) * per_table:,} differ; {total:,} {skipped} skipped")
     sys.exit(differences > 0)

@@ -45,6 +45,7 @@ PROGRAMS = {
     "text_differences.py": "--conditions 1000",
     "expression_differences.py": "--conditions 1000",
     "key_differences.py": "--conditions 3000",
+    "type_differences.py": "--conditions 3000",
     "order_differences.py": "--conditions 1000",
     "iceberg_differences.py": "--conditions 5000",
     "delta_differences.py": "--conditions 5000",
