@@ -1,8 +1,8 @@
 //! The min/max statistics of column chunks that can be trusted.
 //!
 //! A bound that is too narrow would skip matching rows, so a bound is ignored in case of doubt: an undefined sort
-//! order, writers that compared bytes as signed, NaN, changed calendars, values that do not fit the column, or a
-//! minimum above the maximum.
+//! order, writers that compared bytes as signed, NaN, writers that lost values next to NaN, changed calendars, values
+//! that do not fit the column, or a minimum above the maximum.
 
 use std::cmp::Ordering;
 
@@ -69,6 +69,9 @@ impl Metadata {
 
     fn range<'a>(&self, column: usize, statistics: &Statistics<'a>) -> Option<(Bound<'a>, Bound<'a>)> {
         let leaf = self.leaves().get(column)?;
+        if self.has_wrong_bounds(leaf) {
+            return None;
+        }
         let signed = leaf.has_signed_order();
         let (lower, upper) = match (self.column_order(column), statistics.min_value, statistics.max_value) {
             (Some(ColumnOrder::TypeDefined), Some(min), Some(max)) => (min, max),
@@ -91,6 +94,30 @@ impl Metadata {
         self.created_by().is_some_and(|writer| KNOWN_WRITERS.iter().any(|known| writer.starts_with(known)))
     }
 
+    /// Returns true if the writer is known to compute wrong bounds for the type of a column.
+    ///
+    /// Before version 4, Arrow C++ compared the bytes of decimals as signed numbers. The other writers lost values next
+    /// to a NaN: parquet-cpp of any page, Impala and parquet-go of a page that begins with NaN.
+    fn has_wrong_bounds(&self, leaf: &SchemaLeaf) -> bool {
+        let decimal = matches!(leaf.logical, Some(Logical::Decimal { .. }));
+        let byte_decimal = decimal && matches!(leaf.physical, Physical::FixedLenByteArray | Physical::ByteArray);
+        let first_right: &[(&str, u32, u32)] = if byte_decimal {
+            &[("parquet-cpp", 4, 0), ("parquet-cpp-arrow", 4, 0)]
+        } else if leaf.is_real() {
+            const NEVER: u32 = u32::MAX;
+            &[
+                ("parquet-cpp", 1, 4),
+                ("impala", 3, 0),
+                ("github.com/parquet-go/parquet-go", 0, 28),
+                ("github.com/segmentio/parquet-go", NEVER, 0),
+            ]
+        } else {
+            return false;
+        };
+        let Some((name, version)) = self.created_by().map(name_and_version) else { return false };
+        first_right.iter().any(|&(writer, major, minor)| writer == name && version.is_none_or(|v| v < (major, minor)))
+    }
+
     /// Returns true if all readers interpret old dates and times as the writer did.
     fn uses_gregorian_calendar(&self) -> bool {
         let value = |name| self.key_values().find(|(key, _)| *key == name).map(|(_, value)| value.unwrap_or_default());
@@ -107,6 +134,13 @@ impl Metadata {
     }
 }
 
+/// Splits the name of a writer from the first two numbers of its version, which are `None` if they are unknown.
+fn name_and_version(created_by: &str) -> (&str, Option<(u32, u32)>) {
+    let Some((name, version)) = created_by.split_once(" version ") else { return (created_by, None) };
+    let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse().ok());
+    (name, numbers.next().flatten().zip(numbers.next().flatten()))
+}
+
 fn compare(left: Bound<'_>, right: Bound<'_>) -> Option<Ordering> {
     match (left, right) {
         (Bound::Integer(left), Bound::Integer(right)) => Some(left.cmp(&right)),
@@ -120,7 +154,9 @@ impl SchemaLeaf {
     /// Returns true if the signed comparison of old statistics is the order of the type.
     fn has_signed_order(&self) -> bool {
         match self.physical {
-            Physical::Boolean | Physical::Float | Physical::Double => self.logical.is_none(),
+            Physical::Boolean => self.logical.is_none(),
+            // In these statistics, a page that begins with NaN lost its other values.
+            Physical::Float | Physical::Double => false,
             Physical::Int32 | Physical::Int64 => !matches!(self.logical, Some(Logical::Integer { signed: false, .. })),
             _ => false,
         }
@@ -273,6 +309,22 @@ mod tests {
         assert!(!leaf(Physical::Int32, None, unsigned).has_signed_order());
         assert!(!leaf(Physical::ByteArray, None, Some(Logical::String)).has_signed_order());
         assert!(!leaf(Physical::FixedLenByteArray, Some(4), None).has_signed_order());
+        assert!(!leaf(Physical::Double, None, None).has_signed_order());
+    }
+
+    #[test]
+    fn versions_of_writers_are_found() {
+        let check = |created_by, name, version| assert_eq!(name_and_version(created_by), (name, version));
+        check("parquet-cpp version 1.5.1-SNAPSHOT", "parquet-cpp", Some((1, 5)));
+        check("parquet-cpp-arrow version 4.0.0", "parquet-cpp-arrow", Some((4, 0)));
+        check("impala version 2.11.0-cdh5.14.0 (build d6826)", "impala", Some((2, 11)));
+        check(
+            "github.com/parquet-go/parquet-go version 0.25.1(build )",
+            "github.com/parquet-go/parquet-go",
+            Some((0, 25)),
+        );
+        check("parquet-cpp version unknown", "parquet-cpp", None);
+        check("parquet-cpp", "parquet-cpp", None);
     }
 
     #[test]

@@ -49,11 +49,13 @@ class ScanFile:
 
 
 def has_misleading_statistics(kind: pa.DataType) -> bool:
-    """Return whether an engine that trusts the min/max statistics of a type may lose rows.
+    """Return whether an engine that trusts the min/max statistics of a type, or of a part of it, may lose rows.
 
-    Statistics do not cover NaN. Old versions of parquet-java ordered decimals by their bytes, and pyarrow, DuckDB and
-    DataFusion trust these minima and maxima.
+    Statistics do not cover NaN, and writers such as parquet-go 0.27 lose other values next to a NaN. Old versions of
+    parquet-java ordered decimals by their bytes. pyarrow, DuckDB and DataFusion trust these minima and maxima.
     """
+    if pt.is_nested(kind):
+        return any(has_misleading_statistics(kind.field(number).type) for number in range(kind.num_fields))
     return bool(pt.is_floating(kind) or pt.is_decimal(kind))
 
 
@@ -62,13 +64,9 @@ def may_lose_rows(schema: pa.Schema, filter: str) -> bool:
 
     A path by numbers may refer to any column.
     """
-
-    def is_misleading(kind: pa.DataType) -> bool:
-        if pt.is_nested(kind):
-            return any(is_misleading(kind.field(number).type) for number in range(kind.num_fields))
-        return has_misleading_statistics(kind)
-
-    return any(is_misleading(column.type) and (column.name in filter or "FieldPath" in filter) for column in schema)
+    return any(
+        has_misleading_statistics(column.type) and (column.name in filter or "FieldPath" in filter) for column in schema
+    )
 
 
 def has_reserved_names(schema: pa.Schema) -> bool:
