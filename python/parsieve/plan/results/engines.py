@@ -146,6 +146,8 @@ class Rows(Matches):
         # A path on another filesystem may also be the path of a local file.
         if not all(file.storage.is_local for file in self._files.files) or not self._files.are_exact():
             return None
+        if self._files.may_miscount() and self._filter() is not None:
+            return None
         table_types = {field.name: without_dictionaries(field.type) for field in self._snapshot.schema}
         for schema in self._files.physical_schemas():
             file_types = {field.name: without_dictionaries(field.type) for field in schema}

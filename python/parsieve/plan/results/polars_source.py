@@ -18,7 +18,6 @@ import pyarrow.dataset as pads
 from polars.io.plugins import register_io_source
 
 from parsieve._core import FormatError, UnsupportedError
-from parsieve.lake.rows.arrow_scan import has_misleading_statistics
 from parsieve.lake.rows.checked_files import CheckedFiles, OpenFile, Request
 from parsieve.lake.rows.columns import no_rows
 from parsieve.predicate.expr import columns
@@ -129,9 +128,9 @@ class _DatasetSource:
                 return
 
 
-def _scan(sources: Sequence[Any], schema: pl.Schema, use_statistics: bool) -> pl.LazyFrame:
-    # Without a schema, Polars maps the first file into memory. See `_footer_of`.
-    frame = pl.scan_parquet(list(sources), schema=schema, extra_columns="ignore", use_statistics=use_statistics)
+def _scan(sources: Sequence[Any], schema: pl.Schema) -> pl.LazyFrame:
+    # Without a schema, Polars maps the first file into memory. See `_footer_of`. It trusts statistics that are wrong.
+    frame = pl.scan_parquet(list(sources), schema=schema, extra_columns="ignore", use_statistics=False)
     return frame.select(schema.names())
 
 
@@ -170,36 +169,33 @@ class _Source:
         opened: list[OpenFile],
     ) -> Iterator[pl.DataFrame]:
         with ExitStack() as stack:
-            roots = [] if predicate is None else predicate.meta.root_names()
-            frame = self._frame(opened, self._needed(columns, roots), roots, stack)
+            frame = self._frame(opened, self._needed(columns, predicate), stack)
             if missing is not None:
+                roots = [] if predicate is None else predicate.meta.root_names()
                 yield frame.select(list(dict.fromkeys([*columns, *roots]))).head(missing).collect()
                 return
             frame = frame if predicate is None else frame.filter(predicate)
             yield from _collected(frame.select(columns), at_once)
 
-    def _needed(self, selected: list[str], roots: list[str]) -> list[str]:
+    def _needed(self, selected: list[str], predicate: pl.Expr | None) -> list[str]:
         """Return the columns to read, so that Polars can filter and select them."""
+        roots = [] if predicate is None else predicate.meta.root_names()
         # A batch without columns has no number of rows.
         return list(dict.fromkeys([*selected, *roots])) or list(self.files.schema.names)
 
-    def _frame(self, opened: list[OpenFile], needed: list[str], roots: list[str], stack: ExitStack) -> pl.LazyFrame:
-        """Return the matching rows of files that are held open, with at least the needed columns.
-
-        `roots` are the columns by which Polars will filter the rows further.
-        """
-        filtered = [] if self.expr is None else [column.path[0] for column in columns(self.expr)]
+    def _frame(self, opened: list[OpenFile], needed: list[str], stack: ExitStack) -> pl.LazyFrame:
+        """Return the matching rows of files that are held open, with at least the needed columns."""
         # Polars cannot read some row groups of a file.
         if any(file.row_groups is not None for file in opened) or not all(map(self.files.has_table_types, opened)):
             condition = None if self.expr is None else to_pyarrow(self.expr)
+            filtered = [] if self.expr is None else [column.path[0] for column in columns(self.expr)]
             # Filter after reading, because statistics do not cover NaN.
             request = Request(needed, late=condition, named=filtered)
             batches = self.files.rows(opened, request)
             schema = pa.schema([self.files.schema.field(name) for name in needed])
             return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, schema))).lazy()
         handles = [stack.enter_context(file.pinned.handle()) for file in opened]
-        kinds = [self.files.schema.field(name).type for name in {*filtered, *roots}]
-        frame = _scan(handles, self.schema, not any(map(has_misleading_statistics, kinds)))
+        frame = _scan(handles, self.schema)
         return frame if self.expr is None else frame.filter(to_polars(self.expr))
 
 

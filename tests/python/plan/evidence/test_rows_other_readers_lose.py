@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
@@ -358,63 +357,3 @@ def test_decimals_in_the_order_of_their_bytes_are_found(tmp_path: Path) -> None:
     footer.edit(file, change)
     log.write_text(log.read_text().replace(f'"size":{size}', f'"size":{file.stat().st_size}'))
     assert ps.open_table(str(written)).plan("x < 2").to_duckdb().fetchall() == [(Decimal("1.00"),)]
-
-
-def set_writer(path: str, writer: str) -> None:
-    def change(metadata: footer.Struct) -> None:
-        metadata[footer.CREATED_BY] = (footer.BINARY, writer.encode())
-
-    footer.edit(path, change)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "right"),
-    [
-        ("parquet-cpp version 1.3.1", "parquet-cpp version 1.5.1-SNAPSHOT"),
-        ("impala version 2.11.0-cdh5.14.0 (build d6826)", "impala version 3.0.0 (build 1)"),
-        ("github.com/parquet-go/parquet-go version 0.27.0(build )", "parquet-go version 18.1.0"),
-        ("github.com/segmentio/parquet-go version 0.0.0(build )", "parquet-cpp-arrow version 21.0.0"),
-        ("parquet-cpp", "github.com/parquet-go/parquet-go version 0.28.0(build )"),
-    ],
-)
-@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
-def test_values_that_a_writer_lost_next_to_nan_are_found(
-    tmp_path: Path, wrong: str, right: str, kind: pa.DataType
-) -> None:
-    # parquet-go 0.27 writes these bounds if a page begins with the NaN: it compares the NaN with the bounds so far.
-    path = write(tmp_path, pa.array([1.0, 8.0, math.nan, 100.0, 2.0], kind))
-    pack = struct.Struct("<f" if kind == pa.float32() else "<d").pack
-    set_bounds(path, pack(1.0), pack(8.0))
-    set_writer(path, wrong)
-    for where in ("x = 100", "x > 50 AND x < 200", "x IN (100, 300)"):
-        plan = ps.open_table(path).plan(where)
-        assert plan.files == [path]
-        assert plan.to_arrow().num_rows == plan.to_dataset().to_table().num_rows == plan.to_polars().collect().height == 1
-        assert plan.to_duckdb().fetchall() == [(100.0,)]
-    assert ps.open_table(path).plan().to_polars().filter(pl.col("x") == 100).collect().height == 1
-    set_bounds(path, pack(1.0), pack(100.0))
-    set_writer(path, right)
-    assert not keeps(path, "x = 200")
-
-
-def test_old_statistics_of_floats_are_ignored(tmp_path: Path) -> None:
-    # parquet-java before 1.10 lost the other values of a page that began with NaN.
-    path = write(tmp_path, pa.array([1.0, 8.0, math.nan, 100.0]))
-    old = {"OLD_MIN": (footer.BINARY, struct.pack("<d", 1)), "OLD_MAX": (footer.BINARY, struct.pack("<d", 8))}
-    set_bounds(path, None, None, **old)
-    set_writer(path, "parquet-mr version 1.8.0 (build x)")
-    assert keeps(path, "x = 100")
-
-
-@pytest.mark.parametrize("writer", ["parquet-cpp version 1.5.1-SNAPSHOT", "parquet-cpp-arrow version 3.0.0"])
-def test_decimals_that_arrow_compared_by_signed_bytes_are_found(tmp_path: Path, writer: str) -> None:
-    # Before version 4, 0x0080 was less than 0x0001 to Arrow C++.
-    values = [Decimal(1), Decimal(128), Decimal(272)]
-    path = write(tmp_path, pa.array(values, pa.decimal128(25, 0)))
-    lower, upper = (int(value).to_bytes(11, "big") for value in (128, 272))
-    set_bounds(path, lower, upper)
-    set_writer(path, writer)
-    assert keeps(path, "x = 1")
-    assert ps.open_table(path).plan("x = 1").to_arrow()["x"].to_pylist() == [Decimal(1)]
-    set_writer(path, "parquet-cpp-arrow version 4.0.0")
-    assert not keeps(path, "x = 500")
