@@ -123,8 +123,8 @@ impl Metadata {
 
     /// Returns true if a number of nulls can be right.
     ///
-    /// Polars 1 counted the nulls of a chunk again for each page. The other writers left out nulls:
-    /// Arrow C++ those of dictionaries, and parquet-java those of pages without values.
+    /// Polars 1 counted the nulls of a chunk again for each page. The other writers left out nulls: Arrow C++ those of
+    /// dictionaries, and parquet-java those of pages without values.
     fn counts_nulls(&self, nulls: u64) -> bool {
         let too_many = nulls > 0 && self.is_older(&[("Polars", 2, 1)]);
         !too_many && !self.is_older(&[("parquet-cpp", 6, 0), ("parquet-cpp-arrow", 6, 0), ("parquet-mr", 1, 10)])
