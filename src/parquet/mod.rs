@@ -30,5 +30,5 @@ pub use pages::decode::{ChunkScan, ScannedChunk};
 pub(crate) use pages::{
     codec::Codec,
     delta::{DeltaNumbers, by_length, by_prefix},
-    page::{PageHeader, PageKind, body_parts, encoding},
+    page::{PageHeader, PageKind, always_compresses, body_parts, encoding},
 };

@@ -124,7 +124,8 @@ impl Plan {
         let chunk = file.chunk(group, leaf)?;
         let num_rows = file.groups[group].num_rows();
         let schema_leaf = &file.schema.leaves[leaf];
-        let loader = Loader { chunk, leaf: schema_leaf, num_rows, parts, failure };
+        let always_compressed = file.schema.always_compressed();
+        let loader = Loader { chunk, leaf: schema_leaf, num_rows, always_compressed, parts, failure };
         let loaded = match self {
             Self::Some(pages, needed) => loader.some(pages, needed),
             Self::All => loader.all().map(Load::Ready),
@@ -159,6 +160,8 @@ struct Loader<'a> {
     chunk: &'a Chunk,
     leaf: &'a SchemaLeaf,
     num_rows: u64,
+    /// True if the data pages are compressed although their headers may deny it.
+    always_compressed: bool,
     parts: &'a Parts,
     failure: &'a Failure,
 }
@@ -183,8 +186,11 @@ impl Loader<'_> {
     }
 
     /// Parses the page at the start of `bytes`, which begin at an offset of the file.
-    fn page(bytes: &Bytes, at: u64) -> Result<Loaded> {
-        let header = PageHeader::decode(bytes, at)?;
+    fn page(&self, bytes: &Bytes, at: u64) -> Result<Loaded> {
+        let mut header = PageHeader::decode(bytes, at)?;
+        if let PageKind::DataV2 { is_compressed, .. } = &mut header.kind {
+            *is_compressed |= self.always_compressed;
+        }
         let truncated = || {
             let available = to_u64(bytes.len().saturating_sub(header.len));
             Error::at(ErrorKind::Truncated { needed: header.stored_len, available }, at)
@@ -202,7 +208,7 @@ impl Loader<'_> {
         let mut dictionary = None;
         let mut before = if needed.contains(&true) { self.bytes(&(self.chunk.start..first))? } else { Bytes::new() };
         while !before.is_empty() {
-            let Ok(page) = Self::page(&before, self.chunk.start) else { return Ok(Load::WrongIndex) };
+            let Ok(page) = self.page(&before, self.chunk.start) else { return Ok(Load::WrongIndex) };
             before = before.slice(page.header.len + page.body.len()..);
             match page.header.kind {
                 PageKind::Dictionary { .. } if dictionary.is_none() => dictionary = Some(page),
@@ -217,7 +223,7 @@ impl Loader<'_> {
             let mut loaded = None;
             if *needed {
                 let bytes = self.bytes(&(page.offset..page.offset + page.len))?;
-                loaded = Self::page(&bytes, page.offset).ok().filter(|loaded| self.fits(loaded, page.len, rows));
+                loaded = self.page(&bytes, page.offset).ok().filter(|loaded| self.fits(loaded, page.len, rows));
                 if loaded.is_none() {
                     return Ok(Load::WrongIndex);
                 }
@@ -263,7 +269,7 @@ impl Loader<'_> {
         let (mut values, mut rows, mut spans) = (0u64, 0u64, false);
         let mut keep = MAX_UNPACKED;
         while !rest.is_empty() && values < self.chunk.num_values {
-            let mut page = Self::page(&rest, self.chunk.end() - to_u64(rest.len()))?;
+            let mut page = self.page(&rest, self.chunk.end() - to_u64(rest.len()))?;
             rest = rest.slice(page.header.len + page.body.len()..);
             match page.header.kind {
                 PageKind::Dictionary { .. } if dictionary.is_none() && data.is_empty() => dictionary = Some(page),

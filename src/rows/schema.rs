@@ -12,7 +12,7 @@ use super::contain::{contain, from_parquet};
 use super::readable::why_unreadable;
 use crate::error::{Error, ErrorKind, Result, RowsKind};
 use crate::page_map::FileSchema;
-use crate::parquet::SchemaLeaf;
+use crate::parquet::{SchemaLeaf, always_compresses};
 
 /// The columns of a file.
 #[derive(Debug)]
@@ -78,6 +78,11 @@ impl RowSchema {
             let memory = schema.bytes().len() * 10 + leaves.len() * 512;
             Ok(Self { hint, fields, unreadable, leaves_of, leaves, memory, metadata })
         })
+    }
+
+    /// Returns true if data pages of version 2 are compressed although their headers may deny it.
+    pub(super) fn always_compressed(&self) -> bool {
+        always_compresses(self.metadata.file_metadata().created_by())
     }
 
     pub(super) fn num_columns(&self) -> usize {

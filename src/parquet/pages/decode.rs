@@ -14,7 +14,7 @@ use crate::parquet::open::file::ParquetFile;
 use crate::parquet::pages::codec::Codec;
 use crate::parquet::pages::dictionary::{Dictionary, PageValues, count_of_max};
 use crate::parquet::pages::encrypted_pages::{EncryptedPages, PageDecryptor};
-use crate::parquet::pages::page::{NextPage, PageHeader, PageKind, body_parts, encoding, next_page};
+use crate::parquet::pages::page::{NextPage, PageHeader, PageKind, always_compresses, body_parts, encoding, next_page};
 use crate::parquet::pages::values::{Hasher, NarrowInteger, TakeHashes, ValueWidth};
 
 /// A column chunk whose values have been hashed.
@@ -61,6 +61,7 @@ impl ParquetFile {
                 max_rep,
                 max_def,
                 codec,
+                always_compressed: always_compresses(self.metadata.created_by()),
                 hasher,
                 dictionary: None,
                 has_guesses: false,
@@ -198,6 +199,8 @@ struct ChunkDecoder {
     max_rep: i16,
     max_def: i16,
     codec: Codec,
+    /// True if the data pages are compressed although their headers may deny it.
+    always_compressed: bool,
     hasher: Hasher,
     dictionary: Option<Dictionary>,
     /// True if an earlier dictionary has guesses.
@@ -254,6 +257,7 @@ impl ChunkDecoder {
                 let levels = to_usize(levels_len).filter(|len| *len <= body.len()).ok_or_else(truncated)?;
                 let stored = &body[levels..];
                 let len = header.uncompressed_len.checked_sub(levels_len).ok_or_else(truncated)?;
+                let is_compressed = is_compressed || self.always_compressed;
                 let codec = if is_compressed && len > 0 { self.codec } else { Codec::Uncompressed };
                 // A page of nulls has no values, but some writers compress it to a non-empty body.
                 let plain = if len == 0 { &[] } else { codec.decompress(stored, len, scratch)? };

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import struct
 from decimal import Decimal
 from pathlib import Path
@@ -125,3 +127,38 @@ def test_pages_of_nulls_without_values(tmp_path: Path, kind: pa.DataType, encodi
     data = path.read_bytes()
     assert rows_of(data, 0, [(2, 3)]) == [None] * 3
     assert rows_of(data, 1, [(2, 3)]) == [[None]] * 3
+
+
+def test_compressed_pages_whose_headers_deny_it(tmp_path: Path) -> None:
+    # As Arrow C++ before version 3 wrote version 2 pages. A page may be as long as its values are, so only the name of
+    # the writer tells.
+    codec = pa.Codec("snappy")
+    for seed in itertools.count():
+        numbers = random.Random(seed).choices(random.Random(seed).sample(range(1 << 62), 200), k=200)
+        plain = struct.pack("<200q", *numbers)
+        body = codec.compress(plain, asbytes=True)
+        if len(body) == len(plain):
+            break
+    path = tmp_path / "0.parquet"
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    pq.write_table(pa.table({"id": numbers}, schema=schema), path, data_page_version="2.0", **PLAIN_FILE)
+    data = path.read_bytes()
+    header, start = footer_edit.read(data, 4)
+    header[8][1][7] = (2, False)
+    # pyarrow's header has statistics, which leave room for the flag.
+    encoded = footer_edit.encode(header)
+    assert len(encoded) == start - 4
+    path.write_bytes(data[:4] + encoded + body + data[start + len(body) :])
+
+    def change(metadata: footer_edit.Struct) -> None:
+        metadata[footer_edit.CREATED_BY] = (footer_edit.BINARY, b"parquet-cpp version 1.5.1-SNAPSHOT")
+        metadata[footer_edit.ROW_GROUPS][1][1][0][footer_edit.COLUMNS][1][1][0][footer_edit.META_DATA][1][4] = (
+            footer_edit.I32,
+            1,
+        )
+
+    footer_edit.edit(path, change)
+    assert pq.read_table(path)["id"].to_pylist() == numbers
+    assert rows_of(path.read_bytes(), 0, [(0, 200)]) == numbers
+    ps.add_filters(path, columns=["id"])
+    assert ps.open_filters(path).might_contain({"id": [numbers[7]]}) == [True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -49,12 +50,27 @@ class ScanFile:
 
 
 def has_misleading_statistics(kind: pa.DataType) -> bool:
-    """Return whether an engine that trusts the min/max statistics of a type may lose rows.
+    """Return whether an engine that trusts the min/max statistics of a type, or of a part of it, may lose rows.
 
-    Statistics do not cover NaN. Old versions of parquet-java ordered decimals by their bytes, and pyarrow, DuckDB and
-    DataFusion trust these minima and maxima.
+    Statistics do not cover NaN, and writers such as parquet-go 0.27 lose other values next to a NaN. Old versions of
+    parquet-java ordered decimals by their bytes. pyarrow, DuckDB and DataFusion trust these minima and maxima.
     """
+    if pt.is_nested(kind):
+        return any(has_misleading_statistics(kind.field(number).type) for number in range(kind.num_fields))
     return bool(pt.is_floating(kind) or pt.is_decimal(kind))
+
+
+# The writers that miscounted nulls, with the first version that counts them. `src/parquet/open/bounds.rs` says how.
+_COUNTING = {"Polars": (2, 1), "parquet-cpp": (6, 0), "parquet-cpp-arrow": (6, 0), "parquet-mr": (1, 10)}
+_WRITER = re.compile(r"(?P<name>.+?)(?: \(.*?\))?(?: version (?P<major>\d+)\.(?P<minor>\d+).*)?", re.DOTALL)
+
+
+def may_miscount_nulls(created_by: str | None) -> bool:
+    """Return whether the writer of a file may have stored wrong numbers of nulls, by which engines skip row groups."""
+    writer = _WRITER.fullmatch(created_by or "")
+    if writer is None or writer["name"] not in _COUNTING:
+        return False
+    return writer["major"] is None or (int(writer["major"]), int(writer["minor"])) < _COUNTING[writer["name"]]
 
 
 def may_lose_rows(schema: pa.Schema, filter: str) -> bool:
@@ -62,13 +78,9 @@ def may_lose_rows(schema: pa.Schema, filter: str) -> bool:
 
     A path by numbers may refer to any column.
     """
-
-    def is_misleading(kind: pa.DataType) -> bool:
-        if pt.is_nested(kind):
-            return any(is_misleading(kind.field(number).type) for number in range(kind.num_fields))
-        return has_misleading_statistics(kind)
-
-    return any(is_misleading(column.type) and (column.name in filter or "FieldPath" in filter) for column in schema)
+    return any(
+        has_misleading_statistics(column.type) and (column.name in filter or "FieldPath" in filter) for column in schema
+    )
 
 
 def has_reserved_names(schema: pa.Schema) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from parsieve.lake.rows.arrow_scan import (
     has_reserved_names,
     is_exact,
     may_lose_rows,
+    may_miscount_nulls,
     without_dictionaries,
 )
 from parsieve.lake.rows.file_rows import FileRows, foreign
@@ -93,6 +95,8 @@ class OpenFile:
     row_groups: Sequence[int] | None = None
     # Whether pyarrow's scan of the file returns exactly the table's rows.
     is_exact: bool = True
+    # Whether the numbers of nulls in the file may be wrong.
+    may_miscount: bool = False
 
     def select_row_groups(self) -> None:
         """Reduce the fragment to the row groups to read. This reads the footer, which may have changed meanwhile."""
@@ -132,26 +136,30 @@ class CheckedFiles:
 
     def inexact_file(self) -> ScanFile | None:
         """Return the first file that pyarrow's scan does not return as rows of the table, or None."""
-        files = zip(self.files, self._schemas, strict=True)
-        return next((file for file, (is_exact, _) in files if not is_exact), None)
+        files = zip(self.files, self._footers, strict=True)
+        return next((file for file, (is_exact, _, _) in files if not is_exact), None)
 
     def physical_schemas(self) -> list[pa.Schema]:
         """Return the schema of each file at the first call."""
-        return [physical for _, physical in self._schemas]
+        return [physical for _, _, physical in self._footers]
+
+    def may_miscount(self) -> bool:
+        """Return whether the numbers of nulls in a file may be wrong, by the footers at the first call."""
+        return any(may_miscount for _, may_miscount, _ in self._footers)
 
     @cached_property
-    def _schemas(self) -> list[tuple[bool, pa.Schema]]:
-        """Return for each file whether pyarrow's scan is exact, and the file's schema."""
+    def _footers(self) -> list[tuple[bool, bool, pa.Schema]]:
+        """Return for each file whether pyarrow's scan is exact, whether its nulls may be miscounted, and its schema."""
 
-        def read_schemas(files: list[OpenFile]) -> Iterator[tuple[bool, pa.Schema]]:
+        def read(files: list[OpenFile]) -> Iterator[tuple[bool, bool, pa.Schema]]:
             self.read_footers(files)
             for opened in files:
-                yield opened.is_exact, opened.fragment.physical_schema
+                yield opened.is_exact, opened.may_miscount, opened.fragment.physical_schema
 
-        return [schema for window in self.windows(hold=True) for schema in self.checked(window, True, read_schemas)]
+        return [footer for window in self.windows(hold=True) for footer in self.checked(window, True, read)]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_schemas"}
+        return {name: value for name, value in self.__dict__.items() if name != "_footers"}
 
     def are_planned(self) -> bool:
         """Return whether no file was replaced after the plan."""
@@ -191,11 +199,12 @@ class CheckedFiles:
 
         def counts(files: list[OpenFile]) -> Iterator[int]:
             self.read_footers(files)
-            exact = [opened.fragment for opened in files if opened.is_exact]
             if by_footers:
+                countable = [opened.is_exact and not (opened.may_miscount and pushed is not None) for opened in files]
+                exact = [opened.fragment for opened in compress(files, countable)]
                 options = {"columns": [], "filter": pushed, **request.options}
                 yield self._dataset(exact).scanner(**options).count_rows()
-                files = [opened for opened in files if not opened.is_exact]
+                files = [opened for opened, is_counted in zip(files, countable, strict=True) if not is_counted]
             narrow = replace(request, columns=[])
             for batch in self._reader(narrow, self.projected(narrow))(files):
                 yield batch.num_rows
@@ -320,6 +329,7 @@ class CheckedFiles:
             with foreign(opened.file.name):
                 opened.fragment.ensure_complete_metadata()
                 opened.is_exact = not opened.has_encrypted_columns()
+                opened.may_miscount = may_miscount_nulls(opened.fragment.metadata.created_by)
 
         if len(files) > 1:
             with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
@@ -346,11 +356,14 @@ class CheckedFiles:
             self.read_footers(files)
             exact: list[Any] = []
             for opened in files:
-                if opened.is_exact:
+                if opened.is_exact and not (opened.may_miscount and request.pushed is not None):
                     exact.append(opened.fragment)
                     continue
                 yield from self._scan(exact, request)
                 exact = []
+                if opened.is_exact:
+                    yield from self._scan([opened.fragment], replace(request, pushed=None, late=request.filter))
+                    continue
                 for batch in self._convert(opened, request):
                     yield pa.RecordBatch.from_arrays(batch.columns, schema=schema) if len(schema) else batch
             yield from self._scan(exact, request)

@@ -98,7 +98,9 @@ def _between(lower: Literal | None, upper: Literal | None) -> str:
 
 def may_match(question: Question, bounds: ColumnBounds) -> pa.BooleanArray | None:
     """Return for each unit whether a row may answer the question, judging by the bounds of its column."""
-    some = _not(pc.equal(bounds.nulls, bounds.values))
+    # Where there are bounds, there are values. Some writers count too many nulls.
+    bounded = pc.or_(pc.is_valid(bounds.lower), pc.is_valid(bounds.upper))
+    some = pc.or_(bounded, _not(pc.equal(bounds.nulls, bounds.values)))
     match question:
         case HasNull():
             return _not(pc.equal(bounds.nulls, 0))

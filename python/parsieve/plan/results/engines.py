@@ -23,7 +23,6 @@ from parsieve.lake.rows.columns import no_rows
 from parsieve.lake.rows.dataset import PlannedDataset
 from parsieve.lake.rows.fields import refuse_nul
 from parsieve.lake.rows.streams import matching
-from parsieve.plan.evidence.questions import HasNan, leaves, question_tree
 from parsieve.plan.results.matches import Matches
 from parsieve.predicate.builder import is_bytes, is_text
 from parsieve.predicate.evaluate import conditions_of
@@ -53,16 +52,12 @@ class Rows(Matches):
         return None if normalize(self._expr) == Always(True) else to_pyarrow(self._expr)
 
     @cached_property
-    def _wants_nan(self) -> bool:
-        """Whether NaN can match. pyarrow and DuckDB would lose it, because statistics do not cover NaN."""
-        return any(isinstance(question, HasNan) for question in leaves(question_tree(self._expr)))
-
-    @cached_property
     def _is_filtered_late(self) -> bool:
         """Whether to filter after the scan: pruning by statistics may lose rows, and fails on extension types."""
-        if self._wants_nan or any(pa.types.is_decimal(column.value_type) for column in columns(self._expr)):
-            return True
-        return any(isinstance(column.type, pa.BaseExtensionType) for column in columns(self._expr))
+        return any(
+            has_misleading_statistics(column.value_type) or isinstance(column.type, pa.BaseExtensionType)
+            for column in columns(self._expr)
+        )
 
     @cached_property
     def _files(self) -> CheckedFiles | None:
@@ -150,6 +145,8 @@ class Rows(Matches):
             return None
         # A path on another filesystem may also be the path of a local file.
         if not all(file.storage.is_local for file in self._files.files) or not self._files.are_exact():
+            return None
+        if self._files.may_miscount() and self._filter() is not None:
             return None
         table_types = {field.name: without_dictionaries(field.type) for field in self._snapshot.schema}
         for schema in self._files.physical_schemas():

@@ -129,8 +129,9 @@ class _DatasetSource:
 
 
 def _scan(sources: Sequence[Any], schema: pl.Schema) -> pl.LazyFrame:
-    # Without a schema, Polars maps the first file into memory. See `_footer_of`.
-    return pl.scan_parquet(list(sources), schema=schema, extra_columns="ignore").select(schema.names())
+    # Without a schema, Polars maps the first file into memory. See `_footer_of`. It trusts statistics that are wrong.
+    frame = pl.scan_parquet(list(sources), schema=schema, extra_columns="ignore", use_statistics=False)
+    return frame.select(schema.names())
 
 
 @dataclass
