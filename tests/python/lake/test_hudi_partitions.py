@@ -58,6 +58,8 @@ def test_values_that_are_certain(name: str, text: str, expected: object) -> None
 def test_values_of_other_layouts() -> None:
     assert value("s", "a%2Fb") is None
     assert value("s", "a%2Fb", **{"hoodie.datasource.write.partitionpath.urlencode": "true"}) == "a/b"
+    # The property is missing in tables of old versions.
+    assert value("s", "a", **{"hoodie.datasource.write.hive_style_partitioning": "false"}) is None
     for kind in ("TIMESTAMP", "CUSTOM"):
         assert value("s", "a", **{"hoodie.table.keygenerator.type": kind}) is None
     for name, expected in (("SimpleKeyGenerator", "a"), ("MyKeyGenerator", "a"), ("CustomKeyGenerator", None)):

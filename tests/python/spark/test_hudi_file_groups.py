@@ -236,3 +236,31 @@ def replace_everywhere(folder: Path, old: str, new: str) -> None:
         elif old in path.name or old.encode() in data:
             path.write_bytes(data.replace(old.encode(), new.encode()))
             path.rename(path.with_name(path.name.replace(old, new)))
+
+
+def test_file_groups_of_logs_only(spark: Any, tmp_path: Path) -> None:
+    """If a table has Hudi's metadata table, the package `hudi` does not list them."""
+    needs("hudi")
+    written = Written(
+        spark,
+        tmp_path / "t",
+        **{
+            "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+            "hoodie.index.type": "INMEMORY",
+            "hoodie.metadata.enable": "true",
+            "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
+        },
+    )
+    written.write("SELECT id, 'old' AS n, 0L AS v FROM range(4)")
+    table = ps.open_table(written.folder)
+    plan = table.plan("n = 'old'")
+    assert len(plan.kept) == 1
+    with pytest.raises(ps.UnsupportedError, match="has logs but no base file"):
+        plan.to_arrow()
+    assert ids(pss.read(spark, written.folder, "n = 'old'")) == [0, 1, 2, 3]
+    spark.sql(f"CREATE TABLE logs_only USING hudi LOCATION '{written.folder}'")
+    for operation in ("schedule", "run"):
+        options = "options => 'hoodie.compact.inline.max.delta.commits=1'"
+        spark.sql(f"CALL run_compaction(op => '{operation}', table => 'logs_only', {options})").collect()
+    assert rows_of(table.plan("n = 'old'"), "id") == [(0,), (1,), (2,), (3,)]
+    spark.sql("DROP TABLE logs_only")

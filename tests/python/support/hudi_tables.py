@@ -85,15 +85,12 @@ class HudiTable:
     def write(
         self, instant: str, group: str, rows: pa.Table, row_group_size: int | None = None, partition: str = ""
     ) -> dict[str, object]:
-        """Write a base file of a file group, and return its statistics for the commit.
-
-        The path of a partition has one folder.
-        """
+        """Write a base file of a file group, and return its statistics for the commit."""
         file_name = f"{group}_0-1-0_{instant}.parquet"
         file_name = f"{partition}/{file_name}" if partition else file_name
         if partition:
-            (self.folder / partition).mkdir(exist_ok=True)
-            self._write_partition_metadata(partition, 1)
+            (self.folder / partition).mkdir(parents=True, exist_ok=True)
+            self._write_partition_metadata(partition, partition.count("/") + 1)
         meta = {name: pa.array([""] * rows.num_rows) for name in META}
         table = pa.table({**meta, **{name: rows[name] for name in rows.column_names}})
         pq.write_table(table, self.folder / file_name, row_group_size=row_group_size)

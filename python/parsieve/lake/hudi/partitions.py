@@ -50,6 +50,9 @@ class PartitionPaths:
                 name, _, text = part.partition("=")
                 if name != field.name:
                     return {}
+            elif part.startswith(f"{field.name}="):
+                # A table of an old version may lack the property, or an upgrade may have written a wrong one.
+                continue
             if self._is_escaped:
                 text = unquote(text)
             elif "%" in text:

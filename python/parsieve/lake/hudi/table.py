@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,9 +14,11 @@ import pyarrow.types as pt
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.base import AsOf, Slice, Snapshot, milliseconds
+from parsieve.lake.hudi.commits import Commits, completed_instants
 from parsieve.lake.hudi.partitions import PartitionPaths
 from parsieve.lake.hudi.properties import read_consistently, read_text
 from parsieve.lake.hudi.timeline import Timeline, read_properties, read_timeline
+from parsieve.lake.hudi.unlisted import Search
 from parsieve.lake.rows.adapter import Adapter
 from parsieve.lake.rows.arrow_scan import ScanFile
 from parsieve.lake.rows.columns import BY_NAME, by_name, conform, constant
@@ -127,8 +128,7 @@ class Hudi(Adapter):
         self._storage = Storage(source, storage_options)
         self.uri = self._storage.uri.rstrip("/")
         self.storage_options = self._storage.options
-        # The file groups that each instant wrote. A completed instant never changes.
-        self._written: dict[str, frozenset[tuple[str, str]]] = {}
+        self.commits = Commits()
 
     def folder_address(self, name: str) -> Any:
         """Return the address of a folder inside the table's folder."""
@@ -141,7 +141,7 @@ class Hudi(Adapter):
 
     def reopening(self) -> dict[str, Any]:
         """Return the attributes that a copy in another process needs to read the table again."""
-        return {"_written": {}}
+        return {"commits": Commits()}
 
     def snapshot(self, as_of: AsOf = None) -> Snapshot:
         """Return the current state of the table, or its state at an instant or a time.
@@ -173,8 +173,17 @@ class Hudi(Adapter):
             if not instant:
                 return Snapshot(None, 0, schema, SliceObjects(()))
             options = HudiReadOptions().with_as_of_timestamp(instant)
-            hudi_slices = table.get_file_slices(options)
+            hudi_slices: list[Any] = table.get_file_slices(options)
             reader = table.create_file_group_reader_with_options(options)
+            search = Search(
+                self._storage,
+                timeline,
+                properties,
+                instant,
+                written=partial(self.commits.written, table),
+                replaced=partial(self.commits.replaced, table),
+            )
+            hudi_slices += search.slices({(piece.partition_path, piece.file_id) for piece in hudi_slices})
         native = partial(_Native, reader)
         builder = _SliceBuilder(self, timeline, properties, table=table, instant=instant, schema=schema, native=native)
         slices = [builder.build(hudi_slice, options) for hudi_slice in hudi_slices]
@@ -194,7 +203,7 @@ class Hudi(Adapter):
                 raise ValueError(f"a Hudi instant must have 14 to 17 digits: {as_of!r}")
         else:
             moment = milliseconds(as_of)
-            instants = _completed_instants(table.get_timeline())
+            instants = completed_instants(table.get_timeline())
             text = max((instant.timestamp for instant in instants if instant.epoch_mills <= moment), default="")
             if not text:
                 raise ValueError(f"{self.uri} has no instant before {as_of}; it may have been archived")
@@ -246,20 +255,6 @@ class Hudi(Adapter):
     def open_base(self, file_slice: Slice) -> Any:
         """Return the base file as a source on the table's filesystem."""
         return None if file_slice.native.base is None else self._storage.source(file_slice.native.base)
-
-    def written(self, table: Any, instant: str) -> frozenset[tuple[str, str]]:
-        """Return the file groups that an instant wrote. An archived instant has none."""
-        if instant not in self._written:
-            commits = table.get_timeline()
-            for completed in _completed_instants(commits):
-                if completed.timestamp not in self._written:
-                    metadata = json.loads(commits.get_instant_metadata_in_json(completed))
-                    self._written[completed.timestamp] = frozenset(
-                        (partition, str(stat["fileId"]))
-                        for partition, stats in (metadata.get("partitionToWriteStats") or {}).items()
-                        for stat in stats
-                    )
-        return self._written.get(instant, frozenset())
 
 
 class _SliceBuilder:
@@ -344,7 +339,7 @@ class _SliceBuilder:
         return [
             instant
             for instant in sorted(self._timeline.completed)
-            if instant <= self._instant and (partition, group) in self._lake.written(self._table, instant)
+            if instant <= self._instant and (partition, group) in self._lake.commits.written(self._table, instant)
         ]
 
     def _has_hidden_logs(self, partition: str, group: str, writes: Sequence[str]) -> bool:
@@ -441,15 +436,6 @@ class _MergedRows:
             except UnsupportedError as error:
                 raise UnsupportedError(f"{where}, column {target.name}: {error}") from error
         return pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch.select([])
-
-
-def _completed_instants(timeline: Any) -> list[Any]:
-    """Return the completed instants that write rows, as objects of the `hudi` package."""
-    return [
-        *timeline.get_completed_commits(),
-        *timeline.get_completed_deltacommits(),
-        *timeline.get_completed_replacecommits(),
-    ]
 
 
 @contextmanager

@@ -75,6 +75,12 @@ class Timeline:
         return frozenset(name[1] for name in names if name is not None and name[3] == "compaction") - self.completed
 
     @cached_property
+    def completions(self) -> dict[str, str]:
+        """Return when the completed instants completed. Before table version 8, the timeline does not say so."""
+        names = map(_NAME.fullmatch, self.names)
+        return {name[1]: name[2] for name in names if name is not None and name[2] is not None}
+
+    @cached_property
     def first(self) -> str:
         """Return the first completed instant that was not archived."""
         return min(self.completed, default="")

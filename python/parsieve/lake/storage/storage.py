@@ -7,7 +7,7 @@ import errno
 import io
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyarrow import fs
 
 from parsieve._core import UnsupportedError
 from parsieve.io import index_location
-from parsieve.io.names import refuse_special
+from parsieve.io.names import NO_FILE, refuse_special
 from parsieve.io.object_store import store_at
 from parsieve.io.sources import Source, filesystem_of, local_path, open_source, open_version, written_at
 from parsieve.lake.storage.listing import (
@@ -25,7 +25,7 @@ from parsieve.lake.storage.listing import (
     LocalListing,
     of_path,
 )
-from parsieve.lake.storage.remote_listing import find_file, list_files, names_in
+from parsieve.lake.storage.remote_listing import find_file, list_files, names_in, paths_below
 from parsieve.lake.storage.version import Version, local_version
 
 # The longest time that an index build waits until files can have a token. It reports files that need longer.
@@ -232,6 +232,22 @@ class Storage:
             return set(os.listdir(path)) if os.path.isdir(path) else set()  # noqa: PTH112, PTH208
         return names_in(self.filesystem, path, self.uri or self.filesystem)
 
+    def paths(self, skip: Collection[str] = ()) -> Iterator[str]:
+        """Yield the paths of all files below this folder, also of those that engines ignore.
+
+        Leave out the files below the folders whose names are in `skip`. In a local folder, links to folders are not
+        followed.
+        """
+        if self.filesystem is not None:
+            yield from (path for path in paths_below(self.filesystem, self.root) if path.split("/", 1)[0] not in skip)
+            return
+        for folder, folders, names in os.walk(self.root, onerror=_raise_unless_gone):
+            below = os.path.relpath(folder, self.root)
+            prefix = "" if below == "." else f"{below}/".replace(os.sep, "/")
+            if not prefix:
+                folders[:] = [name for name in folders if name not in skip]
+            yield from (prefix + name for name in names)
+
     def contained(self, *names: str) -> set[str]:
         """Return which of the names are in the folder. Do not list a local folder, which can be large."""
         if self.filesystem is not None:
@@ -303,6 +319,11 @@ class Storage:
         if self.filesystem is None:
             return of_path(path, time.time_ns()).token
         return find_file(self.filesystem, path, time.time_ns()).token
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if error.errno not in NO_FILE:
+        raise error
 
 
 def _unwrapped(filesystem: Any, root: str) -> tuple[Any, str]:

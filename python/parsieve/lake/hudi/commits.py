@@ -1,0 +1,53 @@
+"""Read which file groups the commits of a Hudi table wrote and replaced."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+# The partition and the id of a file group.
+Group = tuple[str, str]
+
+
+class Commits:
+    """The file groups that completed instants wrote and replaced. A completed instant never changes."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, frozenset[Group]] = {}
+        self._replaced: dict[str, frozenset[Group]] = {}
+
+    def written(self, table: Any, instant: str) -> frozenset[Group]:
+        """Return the file groups that an instant wrote. An archived instant has none."""
+        if instant not in self._written:
+            self._read(table)
+        return self._written.get(instant, frozenset())
+
+    def replaced(self, table: Any, instants: Collection[str]) -> set[Group]:
+        """Return the file groups that some instants replaced."""
+        if not self._written.keys() >= set(instants):
+            self._read(table)
+        return {group for instant in instants for group in self._replaced.get(instant, ())}
+
+    def _read(self, table: Any) -> None:
+        timeline = table.get_timeline()
+        for completed in completed_instants(timeline):
+            instant = completed.timestamp
+            if instant in self._written:
+                continue
+            metadata = json.loads(timeline.get_instant_metadata_in_json(completed))
+            replaced = (metadata.get("partitionToReplaceFileIds") or {}).items()
+            self._replaced[instant] = frozenset((partition, str(group)) for partition, ids in replaced for group in ids)
+            written = (metadata.get("partitionToWriteStats") or {}).items()
+            self._written[instant] = frozenset(
+                (partition, str(stat["fileId"])) for partition, stats in written for stat in stats
+            )
+
+
+def completed_instants(timeline: Any) -> list[Any]:
+    """Return the completed instants that write rows, as objects of the `hudi` package."""
+    return [
+        *timeline.get_completed_commits(),
+        *timeline.get_completed_deltacommits(),
+        *timeline.get_completed_replacecommits(),
+    ]

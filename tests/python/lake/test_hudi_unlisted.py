@@ -1,0 +1,107 @@
+"""File groups of Hudi tables that the package `hudi` does not list."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.fs
+import pytest
+from support.hudi_tables import HudiTable
+
+import parsieve as ps
+from parsieve.lake.storage.storage import Storage
+
+pytest.importorskip("hudi")
+SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
+
+
+def row(number: int, part: str) -> pa.Table:
+    return pa.table({"id": [number], "p": [part]}, schema=SCHEMA)
+
+
+def create(folder: Path, fields: str = "p") -> HudiTable:
+    """Return a table with one file group in each of several partitions."""
+    table = HudiTable(folder, SCHEMA)
+    properties = table.timeline / "hoodie.properties"
+    properties.write_text(properties.read_text() + f"hoodie.table.partition.fields={fields}\n")
+    instant = table.begin()
+    parts = ("a", "a/b", "metadata", "c")
+    stats = [table.write(instant, f"g{n}-0", row(n, part), partition=part) for n, part in enumerate(parts)]
+    table.finish(instant, stats)
+    return table
+
+
+def ids(table: HudiTable, where: str | None = None, as_of: str | None = None) -> list[int]:
+    found: list[int] = ps.open_table(str(table.folder)).plan(where, as_of).to_arrow(["id"])["id"].to_pylist()
+    return sorted(found)
+
+
+@pytest.mark.parametrize("fields", ["p", ""])
+def test_every_partition_has_its_rows(tmp_path: Path, fields: str) -> None:
+    """A partition may contain another one, and its name may be that of Iceberg's folder of metadata."""
+    table = create(tmp_path / "t", fields)
+    assert ids(table) == [0, 1, 2, 3]
+    assert ids(table, "p = 'a'") == [0]
+    assert ids(table, "p = 'metadata'") == [2]
+
+
+def test_an_index_covers_every_partition(tmp_path: Path) -> None:
+    table = create(tmp_path / "t")
+    opened = ps.open_table(str(table.folder))
+    opened.build_index(["id"], progress=False)
+    plan = opened.plan("id = 2")
+    assert len(plan.files) == 1
+    assert plan.to_arrow(["id"])["id"].to_pylist() == [2]
+
+
+def test_only_live_versions_are_found(tmp_path: Path) -> None:
+    table = create(tmp_path / "t")
+    first = max(path.name[:17] for path in table.timeline.glob("*.commit"))
+    second = table.begin()
+    table.finish(second, [table.write(second, "g2-0", row(20, "metadata"), partition="metadata")])
+    # A write that failed, and a file that a failed task of a successful write left behind.
+    table.write(table.begin(), "g2-0", row(21, "metadata"), partition="metadata")
+    table.write(second, "left-0", row(22, "metadata"), partition="metadata")
+    assert ids(table) == [0, 1, 3, 20]
+    assert ids(table, None, first) == [0, 1, 2, 3]
+    third = table.begin("replacecommit")
+    stats = [table.write(third, "g9-0", row(30, "metadata"), partition="metadata")]
+    table.finish(third, stats, "replacecommit", partitionToReplaceFileIds={"metadata": ["g2-0"], "a": ["g0-0"]})
+    assert ids(table) == [1, 3, 30]
+    assert ids(table, None, second) == [0, 1, 3, 20]
+
+
+def test_files_of_other_tables_are_not_found(tmp_path: Path) -> None:
+    table = create(tmp_path / "t")
+    other = create(tmp_path / "other")
+    other.clock = table.clock
+    shutil.copytree(other.folder, table.folder / "metadata" / "other")
+    # A folder that is no partition.
+    shutil.copytree(other.folder / "c", table.folder / "metadata" / "copy")
+    (table.folder / "metadata" / "copy" / ".hoodie_partition_metadata").unlink()
+    assert ids(table) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", ["local", "pyarrow", "fsspec", "obstore"])
+def test_paths_of_a_folder_include_hidden_files(tmp_path: Path, kind: str) -> None:
+    names = [".hoodie/hoodie.properties", "p=1/.f.log", "p=1/q=2/g.parquet", "top.parquet", "z/.hoodie/x"]
+    for name in names:
+        (tmp_path / "t" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "t" / name).write_text("x")
+    source: object = tmp_path / "t"
+    if kind == "pyarrow":
+        mock = pyarrow.fs._MockFileSystem()
+        pyarrow.fs.copy_files(str(tmp_path / "t"), "t", pyarrow.fs.LocalFileSystem(), mock)
+        source = mock, "t"
+    elif kind == "fsspec":
+        memory = pytest.importorskip("fsspec").filesystem("memory")
+        memory.put(str(tmp_path / "t"), "/hudi-paths/t", recursive=True)
+        source = memory, "/hudi-paths/t"
+    elif kind == "obstore":
+        store = pytest.importorskip("obstore.store").MemoryStore()
+        for name in names:
+            store.put(f"t/{name}", b"x")
+        source = store, "t"
+    assert sorted(Storage(source).paths(skip=[".hoodie"])) == names[1:]
