@@ -72,8 +72,9 @@ def without_expressions(expr: Expr) -> Expr:
 
 def _weaker(expr: Expr, is_dropped: Callable[[Expr], bool]) -> Expr:
     """Return a predicate in which some leaves are true for all rows."""
-    # Without NOT above AND and OR, a part that becomes true can only make more rows match.
-    return normalize(_without(normalize(expr), is_dropped))
+    # Without NOT above AND and OR, a part that becomes true can only make more rows match. `OutOfType` stays: the
+    # result also plans files that may store other types.
+    return normalize(_without(normalize(expr, types_are_certain=False), is_dropped), types_are_certain=False)
 
 
 def _push(expr: Expr, negated: bool, certain: bool) -> Expr:

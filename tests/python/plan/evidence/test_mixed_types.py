@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -67,6 +69,32 @@ def test_a_file_with_a_wider_type_is_kept_for_values_outside_the_tables_type(tmp
         assert same.plan(where).files == (
             [] if "among" not in case else [str(same_type / f"{n}.parquet") for n in (0, 1)]
         )
+
+
+@pytest.mark.parametrize(
+    ("kind", "wide_kind", "value"),
+    [
+        (pa.int32(), pa.int64(), 2**40),
+        (pa.int32(), pa.float64(), 1.5),
+        (pa.float32(), pa.float64(), 0.1),
+        (pa.decimal128(18, 2), pa.decimal128(18, 4), Decimal("1.2345")),
+        (pa.timestamp("ms"), pa.timestamp("us"), datetime(2026, 1, 1, microsecond=5)),
+    ],
+)
+def test_tables_of_engines_do_not_skip_a_file_with_a_wider_type(
+    tmp_path: Path, kind: pa.DataType, wide_kind: pa.DataType, value: Any
+) -> None:
+    pq.write_table(pa.table({"x": pa.array([None], kind)}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"x": pa.array([value], wide_kind)}), tmp_path / "1.parquet")
+    table, x, is_x = ps.open_table(str(tmp_path)), pc.field("x"), pl.col("x")
+    literal = pa.scalar(value, wide_kind)
+    for condition in (x == literal, ~(x != literal), (x == literal) & (x == x)):
+        for read in (table.dataset().to_table, table.dataset().count_rows):
+            with pytest.raises(ps.UnsupportedError, match="a file holds"):
+                read(filter=condition)
+    for selected in (is_x == value, ~(is_x != value), (is_x == value) & (is_x == is_x)):
+        with pytest.raises(ps.UnsupportedError, match="a file holds"):
+            ps.scan_polars(table).filter(selected).collect()
 
 
 def test_bounds_of_a_wider_type_are_not_rounded(tmp_path: Path) -> None:
