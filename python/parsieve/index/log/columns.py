@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,8 @@ def paths_of(columns: Sequence[str | Sequence[str]]) -> list[ColumnPath]:
 
 def column_paths(columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) -> list[ColumnPath]:
     """Return the paths of columns that a caller named: one name, or a list of names."""
+    if not isinstance(columns, Iterable):
+        raise TypeError(f"columns must be a name, or a list of names, not {columns!r}")
     # A name may be the empty text, but `()` means no columns.
     names = [columns] if columns != () and isinstance(columns, str | tuple) else list(columns)
     by_name = ColumnNames(schema)
