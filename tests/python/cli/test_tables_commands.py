@@ -215,3 +215,23 @@ def test_a_full_disk_leaves_the_earlier_report(folder: Path, tmp_path: Path, cap
     assert page.stat().st_mode & 0o777 == 0o640
     assert sorted(path.name for path in tmp_path.glob("*.html")) == ["page.html"]
     assert not list(tmp_path.glob(".*.tmp"))
+
+
+def test_options_may_stand_before_optional_columns(folder: Path, capsys: Any) -> None:
+    for arguments in (
+        (folder, "order_id", "n", "--json"),
+        (folder, "--json", "order_id", "n"),
+        (folder, "order_id", "--json", "n"),
+    ):
+        out, _ = run(capsys, "advise", *arguments)
+        assert [advice["column"] for advice in json.loads(out)] == ["order_id", "n"]
+    for column in ("order_id", "customer_id"):
+        run(capsys, "index", "build", folder, column, "--kind", "sieve")
+    assert "dropped order_id;" in run(capsys, "index", "drop", folder, "-q", "order_id")[0]
+    assert ps.open_table(folder).index_kinds() == {"customer_id": "sieve"}
+    with pytest.raises(SystemExit):
+        main(["advise", str(folder), "--jsn", "n"])
+    assert "unknown option --jsn; did you mean '--json'?" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["plan", str(folder), "--explain", "n = 7", "order_id = 1"])
+    assert "unexpected argument 'order_id = 1'" in capsys.readouterr().err
