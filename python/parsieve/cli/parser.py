@@ -42,7 +42,7 @@ class Parser(argparse.ArgumentParser):
         """Parse all arguments; unknown arguments are an error of the command that they belong to."""
         options, extra = self.parse_known_args(args, namespace)
         parser: Parser = getattr(options, "parser", self)
-        if extra:
+        if extra and not _taken_as_list(extra, parser, options):
             parser.error(_unknown(extra, parser))
         if not hasattr(options, "run"):
             parser.print_missing_command()
@@ -64,6 +64,19 @@ class Parser(argparse.ArgumentParser):
             )
         name = "/".join(action.option_strings) or action.metavar
         raise argparse.ArgumentError(None, f"{name}: {value!r} is not one of {', '.join(choices)}{hint}")
+
+
+def _taken_as_list(extra: Sequence[str], parser: Parser, options: Any) -> bool:
+    """Add values after an option to the list at the end of a command; return whether it has one.
+
+    argparse ends such a list before the option: in `advise orders --json id`, it would be empty.
+    """
+    lists = [action for action in parser._actions if action.nargs in ("*", "+") and not action.option_strings]
+    if not lists or any(value.startswith("-") for value in extra):
+        return False
+    name = lists[-1].dest
+    setattr(options, name, [*(getattr(options, name) or []), *parser._get_values(lists[-1], list(extra))])
+    return True
 
 
 def _unknown(extra: Sequence[str], parser: Parser) -> str:

@@ -15,6 +15,7 @@ from parsieve.cli.completion import SHELLS, completion
 from parsieve.cli.output import flush
 from parsieve.cli.parser import Commands, Parser, rate_of, size_of
 from parsieve.cli.tables import add_opening, add_timezone, open_of
+from parsieve.report.page_file import refuse_other_files, write_page
 from parsieve.wording import count
 
 
@@ -120,6 +121,7 @@ def _page(name: str, sources: Sequence[str] = ()) -> Path:
         raise PermissionError(f"cannot write {page}: permission denied")
     if any(page.resolve() == Path(source).resolve() for source in sources):
         raise FileExistsError(f"{page} is one of the input files; choose another --output")
+    refuse_other_files(page)
     return page
 
 
@@ -159,7 +161,7 @@ def _report(options: argparse.Namespace) -> int:
             raise ValueError(f"not a JSON record: {other[0]}; to report on a table, add a query: --where 'id = 42'")
         page = page_of_records([Path(source) for source in options.sources])
         about = count(len(options.sources), "record")
-    output.write_text(page, encoding="utf-8")
+    write_page(output, page)
     options.console.line(options.output)
     options.console.note(about)
     return 0

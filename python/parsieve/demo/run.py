@@ -15,6 +15,7 @@ from parsieve.demo import lake
 from parsieve.demo.engines import ALONE, WITH, Answer, DuckDB, Engine, Polars, Pyarrow, Spark, spark_session
 from parsieve.demo.page import OF_ALL_FILES, Question, figure_without_gain, gains, index_size, page, plan_command
 from parsieve.report.figures import written
+from parsieve.report.page_file import write_page
 from parsieve.report.plans import verdicts
 
 FILES, ROWS = 200, 8_000_000
@@ -77,7 +78,7 @@ def run(
     compared = [Question(name, where, before[name], verdicts(table.plan(where))) for name, where in questions.items()]
     no_help = figure_without_gain(table, folder)
     _print_results(answers, compared, " ".join(no_help.notes), say)
-    report.write_text(page(events, answers, compared, no_help, size), encoding="utf-8")
+    write_page(report, page(events, answers, compared, no_help, size))
     say("")
     say(f"Report with charts: {report} (the demo took {time.perf_counter() - started:.0f} s)")
     say(f"The lake stays in {folder}. Try:")

@@ -15,6 +15,8 @@ from parsieve.errors import ColumnNotFoundError, no_column
 from parsieve.io.ranges import Answer, RangeReader, Step, run_step
 from parsieve.io.sources import Range
 from parsieve.observe.notebook import html_of
+from parsieve.sharing import cached_property
+from parsieve.wording import count
 
 # The magic number twice, and the length of the footer between them.
 SMALLEST_FILE = 12
@@ -59,7 +61,7 @@ class ParquetFile:
             size = self.reader.size
             if size < SMALLEST_FILE:
                 name = "" if self.reader.name is None else f": {self.reader.name}"
-                raise _core.FormatError(f"not a Parquet file{name} (only {size} bytes)")
+                raise _core.FormatError(f"not a Parquet file{name} (only {count(size, 'byte')})")
             footer = run(self.reader, lambda fetched: _core.FileReader.open(size, fetched, decryption))
             assert footer is not None
             self.footer: _core.FileReader = footer
@@ -89,15 +91,26 @@ class ParquetFile:
         return name in self._numbers
 
     def number_of(self, column: LeafPath) -> int:
-        """Return the number of a column; raise `ColumnNotFoundError` if the name is unknown or ambiguous."""
+        """Return the number of the column of this name, or else of the only one whose name differs only in case.
+
+        Raises `ColumnNotFoundError` if the name is unknown or ambiguous.
+        """
         name = column if isinstance(column, str) else tuple(column)
-        numbers = self._numbers.get(name, [])
+        numbers = self._numbers.get(name, []) or self._numbers_by_folded_name.get(_folded(name), [])
         if len(numbers) == 1:
             return numbers[0]
         if len(numbers) > 1:
             paths = ", ".join(str(self.paths[number]) for number in numbers)
             raise ColumnNotFoundError(f"{column!r} matches several columns; give one of them as a tuple: {paths}")
         raise no_column(name if isinstance(name, str) else ".".join(name), [str(name) for name in self.names()])
+
+    @cached_property
+    def _numbers_by_folded_name(self) -> dict[ColumnName, list[int]]:
+        """The columns by their names without regard to case."""
+        folded: dict[ColumnName, list[int]] = {}
+        for name, numbers in self._numbers.items():
+            folded.setdefault(_folded(name), []).extend(numbers)
+        return folded
 
     def name_of(self, number: int) -> ColumnName:
         """Return the name of a column: dotted, or a tuple if the dotted name is ambiguous."""
@@ -340,6 +353,11 @@ def _values(values: Any) -> Any:
     return values if is_column and getattr(values, "ndim", 1) > 0 else [values]
 
 
+def _folded(name: ColumnName) -> ColumnName:
+    """Return a name without regard to case."""
+    return name.casefold() if isinstance(name, str) else tuple(part.casefold() for part in name)
+
+
 def open_filters(source: Any, decryption: Decryption | None = None) -> FileFilters:
     """Open the Bloom filters of a Parquet file. This reads only the footer.
 
@@ -355,4 +373,8 @@ def open_filters(source: Any, decryption: Decryption | None = None) -> FileFilte
     ...     "a" in filters.filter(0, "sku"), filters.requests
     (True, 1)
     """
-    return FileFilters(source, decryption)
+    try:
+        return FileFilters(source, decryption)
+    except IsADirectoryError as error:
+        hint = "is a folder, and open_filters takes one file; for the files of a folder, use open_table(...).plan(...)"
+        raise IsADirectoryError(error.errno, hint, error.filename) from None

@@ -411,7 +411,11 @@ class IndexedTable:
         view = self.opened.index.newest()
         indexed = () if view is None else view.named(schema).commit.indexed
         # A name may contain a dot.
-        return [indexed_name(name, indexed) for name in listed]
+        names = [indexed_name(name, indexed) for name in listed]
+        if view is None or all(name in indexed for name in names):
+            return names
+        current = self.opened.lake.snapshot().schema if schema is None else schema
+        return [indexed_name(name, indexed, current) for name in names]
 
     def verify_index(self) -> list[IndexProblem]:
         """Read the index and the table, and return the problems of the index. Problems that could lose rows come first.

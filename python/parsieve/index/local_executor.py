@@ -18,7 +18,7 @@ from parsieve.index.bloom.waiting import Budget, WaitingFilters
 from parsieve.index.build.executor import CHANGE_COST
 from parsieve.index.build.units import read_row_groups
 from parsieve.index.pages.build import build_maps
-from parsieve.index.scan.runs import UNSORTED_SHARE, WAITING_SHARE, check_memory, gather, merge
+from parsieve.index.scan.runs import UNSORTED_SHARE, WAITING_SHARE, check_is_number, check_memory, gather, merge
 from parsieve.index.scan.spill import Room
 from parsieve.index.scan.units import UnitNumbers
 from parsieve.index.sieve.base import put_base
@@ -59,6 +59,9 @@ class LocalExecutor:
     # Further arguments of `SieveOptions`.
     options: Mapping[str, Any] | None = None
     _room: Room | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_is_number(self.memory)
 
     def __enter__(self) -> Self:
         check_memory(self.memory)

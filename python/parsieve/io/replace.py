@@ -157,6 +157,9 @@ class Replacement:
         except OSError as error:
             if not self._replaces or error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
+            if not os.access(self._source, os.W_OK):
+                # The file itself cannot be changed either.
+                raise type(error)(error.errno, os.strerror(error.errno), str(self._target)) from error
             problem = f"{os.strerror(error.errno)}: a new file next to it must replace it"
             hint = "in_place=True changes the file itself"
             raise type(error)(error.errno, f"{problem}; {hint}", str(self._target)) from error

@@ -35,7 +35,7 @@ from parsieve.predicate.expr import (
     all_of,
     any_of,
 )
-from parsieve.predicate.literals import DecimalLiteral, NearestValues, Value, nearest_values
+from parsieve.predicate.literals import DecimalLiteral, NearestValues, Value, decimal_literal, nearest_values
 from parsieve.predicate.messages import NotUnderstoodError, shortened, type_name
 from parsieve.predicate.text.folding import certain_runs, is_certain
 from parsieve.predicate.text.like import Pattern, Wildcard
@@ -416,7 +416,7 @@ def python_value(value: Any) -> Value | None:
     if isinstance(value, Decimal):
         if value.is_nan():
             return math.nan
-        return float(value) if not value.is_finite() else DecimalLiteral(Fraction(value))
+        return float(value) if not value.is_finite() else decimal_literal(value)
     if has_nanoseconds(value):
         return scalar_value(pa.scalar(value, nanosecond_type(value)))
     # Arrow converts other subclasses.

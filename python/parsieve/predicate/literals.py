@@ -153,6 +153,7 @@ def _decimal(unscaled: int, scale: int) -> Decimal:
 
 
 _NUMBER = re.compile(r"[+-]?(\d{1,1000}(\.\d{0,1000})?|\.\d{1,1000})([eE][+-]?\d{1,3})?")
+_LARGE_EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 
 
 def _number(value: Value, type: pa.DataType) -> Fraction | float:
@@ -160,6 +161,9 @@ def _number(value: Value, type: pa.DataType) -> Fraction | float:
         return value.number
     if isinstance(value, str):
         return read_number(value).number
+    if isinstance(value, bytes) and 0 < len(value) <= 8:
+        # `0x0a` is a binary literal, as X'0A' is.
+        raise NotUnderstoodError(f"{{column}} is {type_name(type)}, not a binary", str(int.from_bytes(value)))
     if isinstance(value, bool) or not isinstance(value, Fraction | float):
         raise NotUnderstoodError(f"{{column}} is {type_name(type)}; compare it with a number")
     return value
@@ -170,8 +174,19 @@ def read_number(text: str) -> DecimalLiteral:
     if _NUMBER.fullmatch(text) is None:
         if len(text) > 1000:
             raise NotUnderstoodError(f"numbers of more than 1,000 digits are not supported; this one has {len(text):,}")
+        if _LARGE_EXPONENT.fullmatch(text) is not None:
+            raise NotUnderstoodError("numbers with an exponent of more than three digits are not supported")
         raise NotUnderstoodError(f"{shortened(repr(text))} is not a number")
     return DecimalLiteral(Fraction(text))
+
+
+def decimal_literal(number: Decimal) -> DecimalLiteral:
+    """Return the literal of a finite decimal. An exponent such as 999,999,999 would need a gigabyte of digits."""
+    exponent = number.as_tuple().exponent
+    assert isinstance(exponent, int)
+    if max(abs(exponent), abs(number.adjusted())) > 1000:
+        raise NotUnderstoodError("decimals of more than 1,000 digits are not supported")
+    return DecimalLiteral(Fraction(number))
 
 
 _SPECIAL = {"nan": math.nan, "inf": math.inf, "infinity": math.inf, "-inf": -math.inf, "-infinity": -math.inf}

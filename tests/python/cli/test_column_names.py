@@ -82,3 +82,46 @@ def test_distant_names_are_not_suggested() -> None:
     assert did_you_mean("", ["a"]) == ""
     names = [f"column_{number}" for number in range(30)]
     assert str(no_column("zzz", names)).endswith("column_19 and 10 more")
+
+
+def test_every_call_finds_the_column_whose_name_differs_only_in_case(folder: Path, capsys: Any) -> None:
+    table, file = ps.open_table(folder), folder / "part-0.parquet"
+    for column, other in (("order_id", "ORDER_ID"), ("address.zip", "Address.ZIP")):
+        assert set(table.build_index(other).columns) == {column}
+        assert table.drop_index(other).columns == (column,)
+        assert {added.column for added in ps.add_filters(file, columns=[other]).added} == {column}
+        with ps.open_filters(file) as filters:
+            assert filters.might_contain({other: 1}) == [True]
+            assert filters.might_contain({other: 77}) == [False]
+            assert filters.filter(0, other) == filters.filter(0, column)
+        assert ps.drop_filters(file, columns=other).dropped
+    table.build_index(ps.expr("lower(customer_id)"))
+    assert table.drop_index("LOWER(Customer_Id)").columns == ("lower(customer_id)",)
+    table.build_index("customer_id")
+    assert main(["index", "drop", str(folder), "Customer_ID"]) == 0
+    assert "dropped customer_id" in capsys.readouterr().out
+
+
+def test_an_ambiguous_column_of_a_file_must_match_exactly(tmp_path: Path) -> None:
+    file = tmp_path / "0.parquet"
+    pq.write_table(pa.table({"id": [1], "ID": [2]}), file)
+    assert [added.column for added in ps.add_filters(file, columns="ID").added] == ["ID"]
+    with ps.open_filters(file) as filters:
+        assert filters.might_contain({"ID": 1}) == [False]
+        with pytest.raises(ps.ColumnNotFoundError, match=r"'Id' matches several columns"):
+            filters.might_contain({"Id": 1})
+
+
+def test_an_index_of_another_field_is_not_dropped(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"s": [{"a": 1, "A": 2}]}), tmp_path / "0.parquet")
+    table = ps.open_table(tmp_path)
+    table.build_index(("s", "A"), kind="sieve")
+    with pytest.raises(ps.ColumnNotFoundError, match=r"s\.a is not indexed"):
+        table.drop_index("s.a")
+    assert list(table.index_stats()) == ["s.A"]
+
+
+def test_the_filters_of_a_folder_cannot_be_opened(folder: Path) -> None:
+    with pytest.raises(IsADirectoryError, match="is a folder, and open_filters takes one file") as caught:
+        ps.open_filters(folder)
+    assert caught.value.filename == str(folder)

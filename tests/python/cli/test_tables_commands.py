@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +175,63 @@ def test_output_is_colored_on_terminals_only(folder: Path, capsys: Any, monkeypa
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
     assert not in_color("auto", stream)
+
+
+def test_a_report_replaces_no_other_file(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    data, notes = next(folder.glob("*.parquet")), tmp_path / "notes.html"
+    notes.write_text("remember the milk")
+    for path in (data, notes):
+        before = path.read_bytes()
+        _, err = run(capsys, "report", folder, "--where", "order_id = 1", "-o", path, code=2)
+        assert f"{path} exists and is not an HTML page; choose another file" in err
+        run(capsys, "demo", "--report", path, code=2)
+        assert path.read_bytes() == before
+    (tmp_path / "empty.html").touch()
+    run(capsys, "report", folder, "--where", "order_id = 1", "-o", tmp_path / "empty.html")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_leaves_the_earlier_report(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    import resource
+
+    report = ("report", folder, "--where", "order_id = 1", "-o")
+    _, err = run(capsys, *report, "/dev/full", code=2)
+    assert "/dev/full: No space left on device" in err
+    page = tmp_path / "page.html"
+    run(capsys, *report, page)
+    earlier, limit = page.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    page.chmod(0o640)
+    # The limit stands for the size of the disk.
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
+    try:
+        _, err = run(capsys, *report, page, code=2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert f"{page}: File too large" in err
+    assert page.read_bytes() == earlier
+    run(capsys, *report, page)
+    assert page.stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in tmp_path.glob("*.html")) == ["page.html"]
+    assert not list(tmp_path.glob(".*.tmp"))
+
+
+def test_options_may_stand_before_optional_columns(folder: Path, capsys: Any) -> None:
+    for arguments in (
+        (folder, "order_id", "n", "--json"),
+        (folder, "--json", "order_id", "n"),
+        (folder, "order_id", "--json", "n"),
+    ):
+        out, _ = run(capsys, "advise", *arguments)
+        assert [advice["column"] for advice in json.loads(out)] == ["order_id", "n"]
+    for column in ("order_id", "customer_id"):
+        run(capsys, "index", "build", folder, column, "--kind", "sieve")
+    assert "dropped order_id;" in run(capsys, "index", "drop", folder, "-q", "order_id")[0]
+    assert ps.open_table(folder).index_kinds() == {"customer_id": "sieve"}
+    with pytest.raises(SystemExit):
+        main(["advise", str(folder), "--jsn", "n"])
+    assert "unknown option --jsn; did you mean '--json'?" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["plan", str(folder), "--explain", "n = 7", "order_id = 1"])
+    assert "unexpected argument 'order_id = 1'" in capsys.readouterr().err

@@ -254,7 +254,8 @@ def test_nested_columns_and_names_with_dots() -> None:
     with pytest.raises(ps.ColumnNotFoundError, match="matches several") as ambiguous:
         filters.filter(0, "p.x.y")
     assert isinstance(ambiguous.value, KeyError)
-    for unknown in ("l", ("d", "t"), "", "L.list.element"):
+    assert filters.might_contain({"L.list.element": 9}) == [False]
+    for unknown in ("l", ("d", "t"), "", "l.list.elements"):
         with pytest.raises(ps.ColumnNotFoundError, match=r"[tT]he columns are: .*l\.list\.element"):
             filters.might_contain({unknown: 1})
     for row_group in (-1, 1, 10**6):

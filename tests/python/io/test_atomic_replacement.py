@@ -409,3 +409,9 @@ def test_an_error_of_a_forbidden_folder_says_what_helps() -> None:
             error = add_as_other_user(path, "3")
             assert error.startswith("PermissionError ")
             assert f"a new file next to it must replace it; in_place=True changes the file itself: '{path}'" in error
+        # The user may not write to the file either.
+        path.chmod(0o644)
+        error = add_as_other_user(path, "3")
+        assert error.startswith("PermissionError ")
+        assert str(path) in error
+        assert "in_place" not in error

@@ -14,6 +14,8 @@ from parsieve.lake.rows.arrow_scan import ScanFile, is_exact
 from parsieve.lake.rows.columns import Find, Matching, by_name, conform
 from parsieve.lake.rows.file_rows import FileRows
 from parsieve.lake.storage.storage import Storage
+from parsieve.plan.evidence.file_filters import FilterAnswers
+from parsieve.plan.evidence.footers import FileFooter
 
 NAMES = [f"c{number}" for number in range(300)]
 
@@ -69,3 +71,24 @@ def test_the_error_for_a_missing_column_is_short(tmp_path: Path, method: str, na
     plan = ps.open_table(tmp_path).plan("c1 = 1")
     with pytest.raises(ps.ColumnNotFoundError, match=message):
         list(getattr(plan, method)(columns=[name]))
+
+
+def test_each_file_is_searched_for_filters_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once for each condition, because each search looks at the columns of all conditions."""
+    searched: list[FileFooter] = []
+    search = FilterAnswers.has_filters
+
+    def counted(self: FilterAnswers, footer: FileFooter) -> bool:
+        searched.append(footer)
+        return search(self, footer)
+
+    monkeypatch.setattr(FilterAnswers, "has_filters", counted)
+    for number in range(3):
+        pq.write_table(pa.table({name: [number, number + 2] for name in NAMES}), tmp_path / f"{number}.parquet")
+    counts = []
+    for names in (NAMES[:3], NAMES):
+        searched.clear()
+        plan = ps.open_table(tmp_path).plan(" AND ".join(f"{name} = 2" for name in names), row_groups=True)
+        assert len(plan.files) == 3
+        counts.append(len(searched))
+    assert counts[0] == counts[1]

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import polars as pl
@@ -155,6 +156,35 @@ def test_columns_must_be_a_list_of_names(folder: Path) -> None:
             table.lookup("id", [7], columns=columns)
     for columns in ("id", ("id",), {"id"}, pl.Series(["id"])):
         assert table.plan("id = 7").to_arrow(columns).to_pydict() == {"id": [7]}
+
+
+def test_errors_about_arguments_of_a_wrong_type_name_the_argument(folder: Path) -> None:
+    table, index = ps.open_table(folder), folder.parent / "index"
+    wrong: Any = "1GB"
+    for work in (
+        lambda: table.build_index("id", kind="sieve", memory=wrong),
+        lambda: table.build_index("id", kind="bloom", memory=wrong),
+        lambda: ps.open_table(folder, index_location=index).build_index("id", memory=wrong),
+    ):
+        with pytest.raises(TypeError, match="memory must be a number of bytes, such as 1 << 30, not '1GB'"):
+            work()
+    wrong = ZoneInfo("Europe/Madrid")
+    for work in (
+        lambda: table.plan("id = 7", timezone=wrong),
+        lambda: table.plan(keys={"id": [7]}, timezone=wrong),
+        lambda: table.lookup("id", [7], timezone=wrong),
+        lambda: table.advise(queries=["id = 7"], timezone=wrong),
+    ):
+        with pytest.raises(TypeError, match=r"a time zone is a name such as 'Europe/Madrid'.* not zoneinfo"):
+            work()
+    wrong = 5
+    for work in (lambda: table.build_index(wrong), lambda: table.advise(wrong)):
+        with pytest.raises(TypeError, match="columns must be a name, or a list of names, not 5"):
+            work()
+    with pytest.raises(TypeError, match=r"con must be a connection of DuckDB, such as .*, not 5"):
+        table.plan("id = 7").to_duckdb(wrong)
+    with pytest.raises(TypeError, match="spark must be a SparkSession, not 5"):
+        table.plan("id = 7").to_spark(wrong)
 
 
 def test_threads_must_be_a_number(folder: Path) -> None:

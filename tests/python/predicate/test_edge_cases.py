@@ -210,6 +210,27 @@ def test_decimals_and_numpy_arrays_that_hold_no_number(tmp_path: Path) -> None:
     assert table.plan([("x", "=", np.array(Decimal(1), dtype=object))]).to_arrow().num_rows == 1
 
 
+@pytest.mark.parametrize("number", ["1e999999999", "-1e-999999999", "0e999999999"])
+def test_decimals_with_large_exponents_take_no_time(number: str) -> None:
+    """As an exact number, such a decimal would have a billion digits."""
+    for kind in (pa.int64(), pa.float64(), pa.decimal128(10, 2), pa.string()):
+        schema, value = pa.schema({"x": kind}), Decimal(number)
+        for predicate in ([("x", "<", value)], [("x", "in", [value])]):
+            (part,) = unknowns(parse(predicate, schema))
+            assert "more than 1,000 digits" in part.reason
+        (part,) = unknowns(parse("x = ?", schema, params=[value]))
+        assert "more than 1,000 digits" in part.reason
+
+
+def test_binary_literals_for_numbers_and_large_exponents_say_what_to_write() -> None:
+    schema = pa.schema({"x": pa.int64()})
+    for text, instead in (("x = 0x0A", "write x = 10"), ("x IN (X'0100')", "write x IN (256)")):
+        (part,) = unknowns(parse(text, schema))
+        assert part.reason.endswith(instead)
+    (part,) = unknowns(parse("x = 1e5000", schema))
+    assert "exponent of more than three digits" in part.reason
+
+
 def test_messages_are_short() -> None:
     schema = pa.schema({"x": pa.int64(), "b": pa.binary()})
     for text in ("b = X'1'", "x = 0x1"):

@@ -193,3 +193,28 @@ def test_columns_that_spark_finds_by_their_ids(spark: Any, tmp_path: Path) -> No
             assert ids(pss.read(spark, folder, where)) == ids(whole.where(where)), where
         assert ids(whole) == [1, 2, 7, 8]
         assert first_ids(pss.read(spark, folder, order_by="id", descending=True, limit=2)) == [8, 7]
+
+
+def test_a_plan_does_not_lose_values_that_the_type_of_the_table_cannot_represent(spark: Any, tmp_path: Path) -> None:
+    """Spark alone finds no row, because no 32-bit integer has this value."""
+    pq.write_table(pa.table({"x": pa.array([1], pa.int32()), "y": [7]}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"x": pa.array([2**40], pa.int64()), "y": [8]}), tmp_path / "1.parquet")
+    table = ps.open_table(tmp_path)
+    for where in (f"x = {2**40}", f"NOT (x <> {2**40})", f"x = {2**40} OR y = 8"):
+        with pytest.raises(ps.UnsupportedError, match=r"1\.parquet, column x: a file holds int64"):
+            table.plan(where).to_spark(spark)
+    (tmp_path / "1.parquet").unlink()
+    assert ps.open_table(tmp_path).plan(f"x = {2**40} OR y = 7").to_spark(spark).count() == 1
+
+
+@pytest.mark.parametrize("wrong", [None, "orders"])
+def test_errors_name_what_is_not_a_session(wrong: Any, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "0.parquet")
+    for work in (
+        lambda: pss.read(wrong, str(tmp_path)),
+        lambda: pss.build_index(wrong, str(tmp_path), "x"),
+        lambda: pss.add_filters(wrong, str(tmp_path), columns=["x"]),
+        lambda: ps.open_table(tmp_path).plan("x = 1").to_spark(wrong),
+    ):
+        with pytest.raises(TypeError, match=f"spark must be a SparkSession, not {wrong!r}"):
+            work()

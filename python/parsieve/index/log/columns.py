@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -43,6 +44,8 @@ def paths_of(columns: Sequence[str | Sequence[str]]) -> list[ColumnPath]:
 
 def column_paths(columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) -> list[ColumnPath]:
     """Return the paths of columns that a caller named: one name, or a list of names."""
+    if not isinstance(columns, Iterable):
+        raise TypeError(f"columns must be a name, or a list of names, not {columns!r}")
     # A name may be the empty text, but `()` means no columns.
     names = [columns] if columns != () and isinstance(columns, str | tuple) else list(columns)
     by_name = ColumnNames(schema)
@@ -93,12 +96,18 @@ def _container(names: ColumnNames, parts: Sequence[str], values: str) -> Column:
         return names.find(above)
 
 
-def indexed_name(name: ColumnName, indexed: Collection[ColumnPath]) -> ColumnName:
-    """Return the path of an index by the name of its column. A name may contain a dot, and a list has elements."""
+def indexed_name(name: ColumnName, indexed: Collection[ColumnPath], schema: pa.Schema | None = None) -> ColumnName:
+    """Return the path of an index by the name of its column, or the name if there is no such index.
+
+    A name may contain a dot, and a list has elements. With a schema, the name is looked up as by `column_paths`.
+    """
     whole, parts = (name,) if isinstance(name, str) else tuple(name), path_of(name)
     paths = [whole, parts, (*parts, ELEMENT), (*whole, ELEMENT)]
     if len(parts) > 2 and parts[-2] == _GROUPS.get(parts[-1]):
         paths.append((*parts[:-2], parts[-1]))
+    if schema is not None:
+        with suppress(ColumnNotFoundError, UnsupportedError):
+            paths += column_paths([name], schema)
     return next((path for path in paths if path in indexed), name)
 
 

@@ -184,7 +184,8 @@ def _young(stored: Sequence[Stored], garbage_age: dt.timedelta) -> tuple[Remaini
     if not stored:
         return ()
     until = max(file.modified for file in stored) + garbage_age.total_seconds()
-    reason = "no version uses them, but they may belong to a build that is still running"
+    them, they = ("it", "it") if len(stored) == 1 else ("them", "they")
+    reason = f"no version uses {them}, but {they} may belong to a build that is still running"
     return (Remaining(len(stored), sum(file.size for file in stored), reason, _datetime_of(until)),)
 
 

@@ -41,8 +41,15 @@ MERGE_SHARE = 0.5
 MIN_FAN_IN = 8
 
 
+def check_is_number(memory: int) -> None:
+    """Raise `TypeError` unless the memory is a number of bytes."""
+    if not hasattr(memory, "__index__"):
+        raise TypeError(f"memory must be a number of bytes, such as 1 << 30, not {memory!r}")
+
+
 def check_memory(memory: int) -> None:
-    """Raise `ValueError` if the memory is too small to sort rows."""
+    """Raise an error if the memory is no number, or too small to sort rows."""
+    check_is_number(memory)
     if memory < MIN_MEMORY:
         raise ValueError(f"memory must be at least 1 MiB ({1 << 20} bytes), not {memory} bytes")
 

@@ -57,6 +57,8 @@ class FilterAnswers:
         self._lock = threading.Lock()
         # By the slices' numbers.
         self._answers: dict[int, FileAnswers] = {}
+        # The footers without a filter for any question. Each question asks about all files.
+        self._unfiltered: dict[int, FileFooter] = {}
 
     def has_filters(self, footer: FileFooter) -> bool:
         """Return whether a file has a filter for one of the questions."""
@@ -64,11 +66,14 @@ class FilterAnswers:
 
     def read(self, footers: dict[int, FileFooter]) -> None:
         """Look up the questions in the filters of files that were not read before."""
-        missing = {
-            number: footer
-            for number, footer in footers.items()
-            if number not in self._answers and self.has_filters(footer)
-        }
+        missing: dict[int, FileFooter] = {}
+        for number, footer in footers.items():
+            if number in self._answers or self._unfiltered.get(number) is footer:
+                continue
+            if self.has_filters(footer):
+                missing[number] = footer
+            else:
+                self._unfiltered[number] = footer
         if not missing:
             return
         medium = self._medium(next(iter(missing)))

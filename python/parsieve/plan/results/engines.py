@@ -193,6 +193,8 @@ class Rows(Matches):
         check_duckdb_types(schema)
         if con is None:
             con = duckdb.default_connection()
+        if not hasattr(con, "from_arrow"):
+            raise TypeError(f"con must be a connection of DuckDB, such as duckdb.connect(), not {con!r}")
         rows = self._few_rows()
         if rows is not None:
             return con.from_arrow(rows)

@@ -105,7 +105,9 @@ def zone_named(zone: str) -> Any:
 
 
 def check_zone(zone: str | None) -> None:
-    """Raise `ValueError` unless a time zone exists, or is None."""
+    """Raise `ValueError` unless a time zone exists, or is None, and `TypeError` unless it is a text."""
+    if zone is not None and not isinstance(zone, str):
+        raise TypeError(f"a time zone is a name such as 'Europe/Madrid', or an offset such as '+01:00', not {zone!r}")
     try:
         if zone is not None:
             zone_named(zone)

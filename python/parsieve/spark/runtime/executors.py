@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from parsieve._core import UnsupportedError
 from parsieve.spark.runtime import workers
+from parsieve.spark.runtime.gateway import has_jvm
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -75,6 +76,8 @@ def run(spark: Any, label: str, act: Callable[[Task], Result], tasks: Sequence[T
 
 def context_of(spark: Any) -> Any:
     """Return the SparkContext of a session, or raise `UnsupportedError` for Spark Connect."""
+    # This refuses what is not a session.
+    has_jvm(spark)
     try:
         return spark.sparkContext
     except Exception as error:

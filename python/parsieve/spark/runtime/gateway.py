@@ -6,7 +6,12 @@ from typing import Any
 
 
 def has_jvm(spark: Any) -> bool:
-    """Return whether a session runs in a JVM that this process can call. Sessions of Spark Connect do not."""
+    """Return whether a session runs in a JVM that this process can call. Sessions of Spark Connect do not.
+
+    Raises `TypeError` if this is not a session.
+    """
+    if not hasattr(spark, "createDataFrame"):
+        raise TypeError(f"spark must be a SparkSession, not {spark!r}")
     return hasattr(spark, "_jvm")
 
 

@@ -17,8 +17,9 @@ from parsieve.plan.order.ordered_plan import Order, OrderedPlan
 from parsieve.plan.order.ordering import Ordering
 from parsieve.plan.plan import Plan
 from parsieve.plan.record import PlanRecord
+from parsieve.plan.results.engines import Rows
 from parsieve.predicate.bind import BoundPredicate
-from parsieve.predicate.expr import Always, Expr, unknowns, value_columns
+from parsieve.predicate.expr import Always, Expr, OutOfType, unknowns, value_columns, walk
 from parsieve.predicate.parse import parse
 from parsieve.spark.pushdown.catalyst import resolved_exactly
 from parsieve.spark.pushdown.int96 import reads_timestamps
@@ -280,6 +281,7 @@ def read_plan(plan: Plan, spark: SparkSession, name: str | None = None) -> DataF
     if not has_jvm(spark):
         raise UnsupportedError("Spark Connect shows no file lists to its clients; plan.files works with any engine")
     record = plan.record
+    _refuse_other_types(record)
     scan = scan_of(spark, record.lake, name, record.snapshot.id)
     frame = _rows_until_last(plan, scan) if isinstance(plan, OrderedPlan) else None
     if frame is None:
@@ -290,6 +292,18 @@ def read_plan(plan: Plan, spark: SparkSession, name: str | None = None) -> DataF
             raise changed_since(record, f"Spark finds no column {column!r} in it")
     frame = frame.select(*map(_quoted, columns))
     return _first(frame, plan.ordering, plan.limit) if isinstance(plan, OrderedPlan) else frame
+
+
+def _refuse_other_types(record: PlanRecord) -> None:
+    """Raise `UnsupportedError` if a kept file holds a value that the table's type cannot represent, as `to_arrow` does.
+
+    Spark knows that no value of the table's type matches such a condition, so it would not open the file.
+    """
+    columns = {part.column.path[0]: None for part in walk(record.expr) if isinstance(part, OutOfType)}
+    if columns and not record.lake.types_are_certain:
+        with Rows.of(record).reader(list(columns)) as rows:
+            for _ in rows:
+                pass
 
 
 def _quoted(name: str) -> str:

@@ -176,7 +176,8 @@ def check_arguments(node: exp.Expression, *names: str) -> None:
 def _bytes(digits: str) -> bytes:
     if len(digits) % 2 or not set(digits) <= set("0123456789abcdefABCDEF"):
         raise ValueError(
-            f"not a valid binary literal: X'{shortened(digits)}' (write two hexadecimal digits per byte, as in X'01')"
+            f"not a valid binary literal: {shortened(digits)!r} (write two hexadecimal digits per byte, as in X'01', "
+            "and numbers with decimal digits)"
         )
     return bytes.fromhex(digits)
 
