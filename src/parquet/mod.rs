@@ -24,11 +24,14 @@ pub use open::decryptor::{Decryptor, FilterPart};
 pub use open::file::{FIRST_READ, Footer, ParquetFile};
 #[cfg(feature = "crypto")]
 pub use open::keyring::FileKeyRing;
+#[cfg(feature = "rows")]
+pub(crate) use open::writer::always_compresses;
+pub use open::writer::may_miscount_nulls;
 #[cfg(feature = "decode")]
 pub use pages::decode::{ChunkScan, ScannedChunk};
 #[cfg(feature = "rows")]
 pub(crate) use pages::{
     codec::Codec,
     delta::{DeltaNumbers, by_length, by_prefix},
-    page::{PageHeader, PageKind, always_compresses, body_parts, encoding},
+    page::{PageHeader, PageKind, body_parts, encoding},
 };

@@ -330,6 +330,13 @@ fn bound_to_python<'py>(py: Python<'py>, bound: parquet::Bound<'_>) -> PyResult<
     })
 }
 
+/// Return whether the numbers of nulls in a file may be wrong, by the name and version of its writer.
+#[pyfunction]
+#[pyo3(signature = (created_by))]
+pub(super) fn may_miscount_nulls(created_by: Option<&str>) -> bool {
+    parquet::may_miscount_nulls(created_by)
+}
+
 /// Merge ranges that are at most `gap` bytes apart.
 #[pyfunction]
 pub(super) fn coalesce(ranges: Ranges, gap: u64) -> Ranges {

@@ -10,6 +10,7 @@ use crate::parquet::meta::chunk::{Protection, Statistics};
 use crate::parquet::meta::file_metadata::{ColumnOrder, Metadata};
 use crate::parquet::meta::schema::{Logical, Physical, SchemaLeaf, TimeUnit};
 use crate::parquet::open::file::ParquetFile;
+use crate::parquet::open::writer::{has_wrong_bounds, is_wrong_count};
 
 /// A lower or upper bound of the values of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -63,7 +64,7 @@ impl Metadata {
         let Ok(Some(statistics)) = self.statistics(chunk) else { return Some(unknown) };
         let count =
             |claimed: Option<i64>| u64::try_from(claimed?).ok().filter(|&count| values.is_some_and(|all| count <= all));
-        let nulls = count(statistics.null_count).filter(|&nulls| self.counts_nulls(nulls));
+        let nulls = count(statistics.null_count).filter(|&nulls| !is_wrong_count(self.created_by(), nulls));
         // A chunk of nulls has no minimum.
         let has_bound = [statistics.min_value, statistics.max_value, statistics.old_min, statistics.old_max]
             .into_iter()
@@ -76,7 +77,7 @@ impl Metadata {
 
     fn range<'a>(&self, column: usize, statistics: &Statistics<'a>) -> Option<(Bound<'a>, Bound<'a>)> {
         let leaf = self.leaves().get(column)?;
-        if self.has_wrong_bounds(leaf) {
+        if has_wrong_bounds(self.created_by(), leaf) {
             return None;
         }
         let signed = leaf.has_signed_order();
@@ -101,41 +102,6 @@ impl Metadata {
         self.created_by().is_some_and(|writer| KNOWN_WRITERS.iter().any(|known| writer.starts_with(known)))
     }
 
-    /// Returns true if the writer is known to compute wrong bounds for the type of a column.
-    ///
-    /// Arrow C++ and Polars compared decimals by their bytes. The other writers lost values next to a NaN: parquet-cpp and
-    /// Polars of any page, Impala and parquet-go of a page that begins with NaN.
-    fn has_wrong_bounds(&self, leaf: &SchemaLeaf) -> bool {
-        let decimal = matches!(leaf.logical, Some(Logical::Decimal { .. }));
-        let byte_decimal = decimal && matches!(leaf.physical, Physical::FixedLenByteArray | Physical::ByteArray);
-        if byte_decimal {
-            return self.is_older(&[("parquet-cpp", 4, 0), ("parquet-cpp-arrow", 4, 0), ("Polars", 2, 1)]);
-        }
-        leaf.is_real()
-            && self.is_older(&[
-                ("parquet-cpp", 1, 4),
-                ("impala", 3, 0),
-                ("Polars", 2, 1),
-                ("github.com/parquet-go/parquet-go", 0, 28),
-                ("github.com/segmentio/parquet-go", u32::MAX, 0),
-            ])
-    }
-
-    /// Returns true if a number of nulls can be right.
-    ///
-    /// Polars 1 counted the nulls of a chunk again for each page. The other writers left out nulls: Arrow C++ those of
-    /// dictionaries, and parquet-java those of pages without values.
-    fn counts_nulls(&self, nulls: u64) -> bool {
-        let too_many = nulls > 0 && self.is_older(&[("Polars", 2, 1)]);
-        !too_many && !self.is_older(&[("parquet-cpp", 6, 0), ("parquet-cpp-arrow", 6, 0), ("parquet-mr", 1, 10)])
-    }
-
-    /// Returns true if the writer is one of these in an earlier version, or in an unknown one.
-    fn is_older(&self, versions: &[(&str, u32, u32)]) -> bool {
-        let Some((name, version)) = self.created_by().map(name_and_version) else { return false };
-        versions.iter().any(|&(writer, major, minor)| writer == name && version.is_none_or(|v| v < (major, minor)))
-    }
-
     /// Returns true if all readers interpret old dates and times as the writer did.
     fn uses_gregorian_calendar(&self) -> bool {
         let value = |name| self.key_values().find(|(key, _)| *key == name).map(|(_, value)| value.unwrap_or_default());
@@ -150,15 +116,6 @@ impl Metadata {
             |major| major >= 3,
         )
     }
-}
-
-/// Splits the name of a writer from the first two numbers of its version, which are `None` if they are unknown.
-fn name_and_version<'a>(created_by: &'a str) -> (&'a str, Option<(u32, u32)>) {
-    // Polars adds the name of its language, as in "Polars (python) version 2.1.0".
-    let name_of = |program: &'a str| program.split_once(" (").map_or(program, |(name, _)| name);
-    let Some((program, version)) = created_by.split_once(" version ") else { return (name_of(created_by), None) };
-    let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse().ok());
-    (name_of(program), numbers.next().flatten().zip(numbers.next().flatten()))
 }
 
 fn compare(left: Bound<'_>, right: Bound<'_>) -> Option<Ordering> {
@@ -182,7 +139,7 @@ impl SchemaLeaf {
         }
     }
 
-    fn is_real(&self) -> bool {
+    pub(super) fn is_real(&self) -> bool {
         matches!(self.physical, Physical::Float | Physical::Double) || self.logical == Some(Logical::Float16)
     }
 
@@ -330,23 +287,6 @@ mod tests {
         assert!(!leaf(Physical::ByteArray, None, Some(Logical::String)).has_signed_order());
         assert!(!leaf(Physical::FixedLenByteArray, Some(4), None).has_signed_order());
         assert!(!leaf(Physical::Double, None, None).has_signed_order());
-    }
-
-    #[test]
-    fn versions_of_writers_are_found() {
-        let check = |created_by, name, version| assert_eq!(name_and_version(created_by), (name, version));
-        check("parquet-cpp version 1.5.1-SNAPSHOT", "parquet-cpp", Some((1, 5)));
-        check("parquet-cpp-arrow version 4.0.0", "parquet-cpp-arrow", Some((4, 0)));
-        check("impala version 2.11.0-cdh5.14.0 (build d6826)", "impala", Some((2, 11)));
-        check(
-            "github.com/parquet-go/parquet-go version 0.25.1(build )",
-            "github.com/parquet-go/parquet-go",
-            Some((0, 25)),
-        );
-        check("Polars (python) version 2.1.0 (build 7f90)", "Polars", Some((2, 1)));
-        check("Polars", "Polars", None);
-        check("parquet-cpp version unknown", "parquet-cpp", None);
-        check("parquet-cpp", "parquet-cpp", None);
     }
 
     #[test]

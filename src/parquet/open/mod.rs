@@ -5,3 +5,4 @@ pub(in crate::parquet) mod decryptor;
 pub(in crate::parquet) mod file;
 #[cfg(feature = "crypto")]
 pub(in crate::parquet) mod keyring;
+pub(in crate::parquet) mod writer;

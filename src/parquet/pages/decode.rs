@@ -11,10 +11,11 @@ use crate::isa::InstructionSet;
 use crate::parquet::meta::chunk::Protection;
 use crate::parquet::open::decryptor::Decryptor;
 use crate::parquet::open::file::ParquetFile;
+use crate::parquet::open::writer::always_compresses;
 use crate::parquet::pages::codec::Codec;
 use crate::parquet::pages::dictionary::{Dictionary, PageValues, count_of_max};
 use crate::parquet::pages::encrypted_pages::{EncryptedPages, PageDecryptor};
-use crate::parquet::pages::page::{NextPage, PageHeader, PageKind, always_compresses, body_parts, encoding, next_page};
+use crate::parquet::pages::page::{NextPage, PageHeader, PageKind, body_parts, encoding, next_page};
 use crate::parquet::pages::values::{Hasher, NarrowInteger, TakeHashes, ValueWidth};
 
 /// A column chunk whose values have been hashed.

@@ -43,12 +43,6 @@ pub(crate) enum PageKind {
     Index,
 }
 
-/// Returns true if a writer compresses all data pages of version 2, even if their headers deny it, as Arrow C++ did
-/// before version 3 of Arrow.
-pub(crate) fn always_compresses(created_by: Option<&str>) -> bool {
-    created_by.is_some_and(|writer| writer.starts_with("parquet-cpp version "))
-}
-
 /// A page header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PageHeader {

@@ -82,10 +82,10 @@ impl Axis {
             A::FixedSizeList(item, _) => Ok(Self { repeated: true, ..Self::of(item.data_type())? }),
             A::Struct(fields) if fields.len() == 1 => Self::of(fields[0].data_type()),
             A::Struct(_) | A::Map(_, _) => Err(unsupported(arrow, "it has several leaves; name one of them")),
-            A::Decimal256(_, _) => Err(unsupported(arrow, "decimals of more than 38 digits have no axis")),
+            A::Decimal256(_, _) => Err(unsupported(arrow, "decimals of more than 38 digits need a Bloom index")),
             A::Interval(_) => Err(unsupported(arrow, "intervals have no order")),
             A::Null => Err(unsupported(arrow, "a column of nulls has no values; give the column's type")),
-            _ => Err(unsupported(arrow, "it has no axis")),
+            _ => Err(unsupported(arrow, "a Sieve index does not support it")),
         }
     }
 
@@ -225,7 +225,7 @@ impl ArrowKey for u64 {
                 let values = array.as_primitive::<Float64Type>().values();
                 values.iter().enumerate().for_each(|(slot, value)| visit(slot, double(*value)));
             }
-            other => return Err(unsupported(other, "it has no axis of 64 bits")),
+            other => return Err(unsupported(other, "it does not fit the axis, which has 64 bits")),
         }
         Ok(())
     }
@@ -266,7 +266,7 @@ impl ArrowKey for u128 {
                 let key = |slot| <[u8; 16]>::try_from(values.value(slot)).map_or(0, uuid);
                 (0..values.len()).for_each(|slot| visit(slot, Some(key(slot))));
             }
-            other => return Err(unsupported(other, "it has no axis of 128 bits")),
+            other => return Err(unsupported(other, "it does not fit the axis, which has 128 bits")),
         }
         Ok(())
     }
@@ -309,7 +309,7 @@ impl ArrowKey for Bytes {
             A::Utf8View => strings!(array.as_byte_view::<StringViewType>()),
             A::BinaryView => strings!(array.as_byte_view::<BinaryViewType>()),
             A::FixedSizeBinary(_) => strings!(array.as_fixed_size_binary()),
-            other => return Err(unsupported(other, "it has no axis of bytes")),
+            other => return Err(unsupported(other, "it does not fit the axis, which has bytes")),
         }
         Ok(())
     }

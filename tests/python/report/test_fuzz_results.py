@@ -10,6 +10,7 @@ from support.programs import fuzz
 
 LOG = """\
 INFO: Seed: 1
+#1	pulse  cov: 50 ft: 1 corp: 1/1b exec/s: 0 rss: 30Mb
 #2	INITED cov: 100 ft: 1 corp: 1/1b exec/s: 0 rss: 30Mb
 #1000	NEW    cov: 130 ft: 1 corp: 1/1b exec/s: 0 rss: 30Mb
 #3900	REDUCE cov: 140 ft: 1 corp: 1/1b exec/s: 0 rss: 30Mb

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -58,19 +57,6 @@ def has_misleading_statistics(kind: pa.DataType) -> bool:
     if pt.is_nested(kind):
         return any(has_misleading_statistics(kind.field(number).type) for number in range(kind.num_fields))
     return bool(pt.is_floating(kind) or pt.is_decimal(kind))
-
-
-# The writers that miscounted nulls, with the first version that counts them. `src/parquet/open/bounds.rs` says how.
-_COUNTING = {"Polars": (2, 1), "parquet-cpp": (6, 0), "parquet-cpp-arrow": (6, 0), "parquet-mr": (1, 10)}
-_WRITER = re.compile(r"(?P<name>.+?)(?: \(.*?\))?(?: version (?P<major>\d+)\.(?P<minor>\d+).*)?", re.DOTALL)
-
-
-def may_miscount_nulls(created_by: str | None) -> bool:
-    """Return whether the writer of a file may have stored wrong numbers of nulls, by which engines skip row groups."""
-    writer = _WRITER.fullmatch(created_by or "")
-    if writer is None or writer["name"] not in _COUNTING:
-        return False
-    return writer["major"] is None or (int(writer["major"]), int(writer["minor"])) < _COUNTING[writer["name"]]
 
 
 def may_lose_rows(schema: pa.Schema, filter: str) -> bool:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from pyarrow import fs
 
+from parsieve._core import may_miscount_nulls
 from parsieve.errors import ConflictError
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.lake.rows.arrow_scan import (
@@ -27,7 +28,6 @@ from parsieve.lake.rows.arrow_scan import (
     has_reserved_names,
     is_exact,
     may_lose_rows,
-    may_miscount_nulls,
     without_dictionaries,
 )
 from parsieve.lake.rows.file_rows import FileRows, foreign

@@ -77,6 +77,8 @@ def progress(log: str, seconds: int) -> tuple[int, int]:
 
     libFuzzer logs no times, so an hour is its share of the executions. A shorter run is compared with its beginning.
     """
+    # Earlier lines are about the inputs of the corpus.
+    log = log[log.rfind("\n", 0, max(log.find("INITED"), 0)) + 1 :]
     lines = [(int(number), int(edges)) for number, edges in re.findall(r"^#(\d+)\s.*?\bcov: (\d+)", log, re.MULTILINE)]
     if not lines:
         return 0, 0
