@@ -78,7 +78,7 @@ def test_files_of_other_tables_are_not_found(tmp_path: Path) -> None:
     other = create(tmp_path / "other")
     other.clock = table.clock
     shutil.copytree(other.folder, table.folder / "metadata" / "other")
-    # A folder that is no partition.
+    # A folder that is not a partition.
     shutil.copytree(other.folder / "c", table.folder / "metadata" / "copy")
     (table.folder / "metadata" / "copy" / ".hoodie_partition_metadata").unlink()
     assert ids(table) == [0, 1, 2, 3]
