@@ -84,6 +84,36 @@ def test_files_of_other_tables_are_not_found(tmp_path: Path) -> None:
     assert ids(table) == [0, 1, 2, 3]
 
 
+def test_links_to_partitions_are_followed(tmp_path: Path) -> None:
+    table = create(tmp_path / "t")
+    for name in ("a", "metadata"):
+        shutil.move(table.folder / name, tmp_path / name)
+        (table.folder / name).symlink_to(tmp_path / name)
+    # Circles of links.
+    (tmp_path / "a" / "again").symlink_to(table.folder)
+    (tmp_path / "metadata" / "itself").symlink_to(tmp_path / "metadata")
+    listed = [path for path, _ in Storage(table.folder).sizes(skip=[".hoodie"]) if path.endswith(".parquet")]
+    assert sorted(path.rpartition("/")[0] for path in listed) == ["a", "a/b", "c", "metadata"]
+    for link in (tmp_path / "a" / "again", tmp_path / "metadata" / "itself"):
+        link.unlink()
+    assert ids(table) == [0, 1, 2, 3]
+
+
+def test_a_damaged_instant_is_read_only_if_it_is_needed(tmp_path: Path) -> None:
+    table = HudiTable(tmp_path / "t", SCHEMA)
+    table.commit({"g0-0": row(0, "x"), "g1-0": row(1, "x")})
+    table.replace(["g0-0"], {"g2-0": row(2, "x")})
+    damaged = table.begin()
+    table.finish(damaged, [table.write(damaged, "g3-0", row(3, "x"))])
+    table.commit({"g4-0": row(4, "x")})
+    (table.timeline / f"{damaged}.commit").write_bytes(b"")
+    assert ids(table) == [1, 2, 3, 4]
+    unlisted = table.begin()
+    table.finish(unlisted, [table.write(unlisted, "g5-0", row(5, "metadata"), partition="metadata")])
+    with pytest.raises(ps.FormatError, match=f"the instant {damaged} in Hudi's timeline is damaged"):
+        ids(table)
+
+
 @pytest.mark.parametrize("kind", ["local", "pyarrow", "fsspec", "obstore"])
 def test_sizes_of_a_folder_include_hidden_files(tmp_path: Path, kind: str) -> None:
     names = [".hoodie/hoodie.properties", "p=1/.f.log", "p=1/q=2/g.parquet", "top.parquet", "z/.hoodie/x"]

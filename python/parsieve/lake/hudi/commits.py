@@ -6,6 +6,8 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from parsieve._core import FormatError
+
 # The partition and the id of a file group.
 Group = tuple[str, str]
 
@@ -35,7 +37,10 @@ class Commits:
             instant = completed.timestamp
             if instant in self._written:
                 continue
-            metadata = json.loads(timeline.get_instant_metadata_in_json(completed))
+            try:
+                metadata = json.loads(timeline.get_instant_metadata_in_json(completed))
+            except ValueError as error:
+                raise FormatError(f"the instant {instant} in Hudi's timeline is damaged: {error}") from error
             replaced = (metadata.get("partitionToReplaceFileIds") or {}).items()
             self._replaced[instant] = frozenset((partition, str(group)) for partition, ids in replaced for group in ids)
             written = (metadata.get("partitionToWriteStats") or {}).items()

@@ -236,18 +236,26 @@ class Storage:
         """Yield the paths of all files below this folder, also of those that engines ignore, with their sizes.
 
         Local files have the size None, because a listing does not contain it. Leave out the files below the folders
-        whose names are in `skip`. In a local folder, links to folders are not followed.
+        whose names are in `skip`.
         """
         if self.filesystem is not None:
             for path, size in sizes_below(self.filesystem, self.root):
                 if path.split("/", 1)[0] not in skip:
                     yield path, size
             return
-        for folder, folders, names in os.walk(self.root, onerror=_raise_unless_gone):
+        # Each folder to list, with the real paths of itself and of the folders above it: links can form a circle.
+        pending: dict[str, tuple[str, ...]] = {self.root: (os.path.realpath(self.root),)}
+        for folder, folders, names in os.walk(self.root, onerror=_raise_unless_gone, followlinks=True):
             below = os.path.relpath(folder, self.root)
             prefix = "" if below == "." else f"{below}/".replace(os.sep, "/")
-            if not prefix:
-                folders[:] = [name for name in folders if name not in skip]
+            above, listed = pending.pop(folder), folders.copy()
+            folders.clear()
+            for name in listed:
+                path = os.path.join(folder, name)  # noqa: PTH118
+                real = os.path.realpath(path) if os.path.islink(path) else os.path.join(above[-1], name)  # noqa: PTH114, PTH118
+                if real not in above and (prefix or name not in skip):
+                    pending[path] = (*above, real)
+                    folders.append(name)
             yield from ((prefix + name, None) for name in names)
 
     def contained(self, *names: str) -> set[str]:
