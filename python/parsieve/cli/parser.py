@@ -75,7 +75,11 @@ def _taken_as_list(extra: Sequence[str], parser: Parser, options: Any) -> bool:
     if not lists or any(value.startswith("-") for value in extra):
         return False
     name = lists[-1].dest
-    setattr(options, name, [*(getattr(options, name) or []), *parser._get_values(lists[-1], list(extra))])
+    try:
+        values = parser._get_values(lists[-1], list(extra))
+    except argparse.ArgumentError as error:
+        parser.error(str(error))
+    setattr(options, name, [*(getattr(options, name) or []), *values])
     return True
 
 

@@ -235,3 +235,6 @@ def test_options_may_stand_before_optional_columns(folder: Path, capsys: Any) ->
     with pytest.raises(SystemExit):
         main(["plan", str(folder), "--explain", "n = 7", "order_id = 1"])
     assert "unexpected argument 'order_id = 1'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["report", str(folder), "-o", "page.html", ""])
+    assert "the path is empty; for the current folder, write ." in capsys.readouterr().err

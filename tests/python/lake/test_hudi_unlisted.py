@@ -78,14 +78,44 @@ def test_files_of_other_tables_are_not_found(tmp_path: Path) -> None:
     other = create(tmp_path / "other")
     other.clock = table.clock
     shutil.copytree(other.folder, table.folder / "metadata" / "other")
-    # A folder that is no partition.
+    # A folder that is not a partition.
     shutil.copytree(other.folder / "c", table.folder / "metadata" / "copy")
     (table.folder / "metadata" / "copy" / ".hoodie_partition_metadata").unlink()
     assert ids(table) == [0, 1, 2, 3]
 
 
+def test_links_to_partitions_are_followed(tmp_path: Path) -> None:
+    table = create(tmp_path / "t")
+    for name in ("a", "metadata"):
+        shutil.move(table.folder / name, tmp_path / name)
+        (table.folder / name).symlink_to(tmp_path / name)
+    # Circles of links.
+    (tmp_path / "a" / "again").symlink_to(table.folder)
+    (tmp_path / "metadata" / "itself").symlink_to(tmp_path / "metadata")
+    listed = [path for path, _ in Storage(table.folder).sizes(skip=[".hoodie"]) if path.endswith(".parquet")]
+    assert sorted(path.rpartition("/")[0] for path in listed) == ["a", "a/b", "c", "metadata"]
+    for link in (tmp_path / "a" / "again", tmp_path / "metadata" / "itself"):
+        link.unlink()
+    assert ids(table) == [0, 1, 2, 3]
+
+
+def test_a_damaged_instant_is_read_only_if_it_is_needed(tmp_path: Path) -> None:
+    table = HudiTable(tmp_path / "t", SCHEMA)
+    table.commit({"g0-0": row(0, "x"), "g1-0": row(1, "x")})
+    table.replace(["g0-0"], {"g2-0": row(2, "x")})
+    damaged = table.begin()
+    table.finish(damaged, [table.write(damaged, "g3-0", row(3, "x"))])
+    table.commit({"g4-0": row(4, "x")})
+    (table.timeline / f"{damaged}.commit").write_bytes(b"")
+    assert ids(table) == [1, 2, 3, 4]
+    unlisted = table.begin()
+    table.finish(unlisted, [table.write(unlisted, "g5-0", row(5, "metadata"), partition="metadata")])
+    with pytest.raises(ps.FormatError, match=f"the instant {damaged} in Hudi's timeline is damaged"):
+        ids(table)
+
+
 @pytest.mark.parametrize("kind", ["local", "pyarrow", "fsspec", "obstore"])
-def test_paths_of_a_folder_include_hidden_files(tmp_path: Path, kind: str) -> None:
+def test_sizes_of_a_folder_include_hidden_files(tmp_path: Path, kind: str) -> None:
     names = [".hoodie/hoodie.properties", "p=1/.f.log", "p=1/q=2/g.parquet", "top.parquet", "z/.hoodie/x"]
     for name in names:
         (tmp_path / "t" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -104,4 +134,5 @@ def test_paths_of_a_folder_include_hidden_files(tmp_path: Path, kind: str) -> No
         for name in names:
             store.put(f"t/{name}", b"x")
         source = store, "t"
-    assert sorted(Storage(source).paths(skip=[".hoodie"])) == names[1:]
+    size = None if kind == "local" else 1
+    assert sorted(Storage(source).sizes(skip=[".hoodie"])) == [(name, size) for name in names[1:]]

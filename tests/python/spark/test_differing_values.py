@@ -207,6 +207,21 @@ def test_a_plan_does_not_lose_values_that_the_type_of_the_table_cannot_represent
     assert ps.open_table(tmp_path).plan(f"x = {2**40} OR y = 7").to_spark(spark).count() == 1
 
 
+def test_a_plan_does_not_lose_elements_that_the_type_of_the_table_cannot_represent(spark: Any, tmp_path: Path) -> None:
+    for number, (value, kind) in enumerate([(1, pa.int32()), (2**40, pa.int64())]):
+        columns = {
+            "l": pa.array([[value]], pa.list_(kind)),
+            "m": pa.array([[("a", value)]], pa.map_(pa.string(), kind)),
+        }
+        pq.write_table(pa.table(columns), tmp_path / f"{number}.parquet")
+    table = ps.open_table(tmp_path)
+    for where in (f"array_contains(l, {2**40})", f"m['a'] = {2**40}"):
+        with pytest.raises(ps.UnsupportedError, match=r"1\.parquet, column .: a file holds "):
+            table.plan(where).to_spark(spark).collect()
+    (tmp_path / "1.parquet").unlink()
+    assert ps.open_table(tmp_path).plan(f"array_contains(l, {2**40})").to_spark(spark).count() == 0
+
+
 @pytest.mark.parametrize("wrong", [None, "orders"])
 def test_errors_name_what_is_not_a_session(wrong: Any, tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1]}), tmp_path / "0.parquet")

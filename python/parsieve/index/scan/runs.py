@@ -48,7 +48,7 @@ def check_is_number(memory: int) -> None:
 
 
 def check_memory(memory: int) -> None:
-    """Raise an error if the memory is no number, or too small to sort rows."""
+    """Raise an error if the memory is not a number, or is too small to sort rows."""
     check_is_number(memory)
     if memory < MIN_MEMORY:
         raise ValueError(f"memory must be at least 1 MiB ({1 << 20} bytes), not {memory} bytes")

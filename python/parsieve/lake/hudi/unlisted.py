@@ -48,6 +48,8 @@ class _Files:
 
     bases: dict[str, str] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
+    # As far as the listing contains them.
+    sizes: dict[str, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +98,26 @@ class Search:
 
     def _files(self) -> dict[Group, _Files]:
         """Return the committed files in all partitions."""
-        folders: dict[str, list[str]] = {}
+        folders: dict[str, dict[str, int | None]] = {}
         others = set[str]()
-        for path in self.storage.paths(skip=(".hoodie",)):
+        for path, size in self.storage.sizes(skip=(".hoodie",)):
             folder, _, name = path.rpartition("/")
-            folders.setdefault(folder, []).append(name)
+            folders.setdefault(folder, {})[name] = size
             above, has_other, _ = f"/{folder}/".partition("/.hoodie/")
             if has_other:
                 # Another Hudi table.
                 others.add(above.lstrip("/"))
         groups: dict[Group, _Files] = {}
-        for folder, names in folders.items():
+        for folder, sizes in folders.items():
             if any(f"{folder}/".startswith(f"{other}/") for other in others):
                 continue
-            if folder and not self._has_metadata_table and not any(name.startswith(_PARTITION) for name in names):
+            if folder and not self._has_metadata_table and not any(name.startswith(_PARTITION) for name in sizes):
                 continue
-            for name in names:
-                self._add(groups, folder, name)
+            for name, size in sizes.items():
+                self._add(groups, folder, name, size)
         return groups
 
-    def _add(self, groups: dict[Group, _Files], folder: str, name: str) -> None:
+    def _add(self, groups: dict[Group, _Files], folder: str, name: str, size: int | None) -> None:
         base = _BASE.fullmatch(name)
         log = _LOG.fullmatch(name) if self._has_logs else None
         match = base or log
@@ -126,6 +128,7 @@ class Search:
             return
         files = groups.setdefault((folder, match[1]), _Files())
         (files.logs if base is None else files.bases)[name] = match[2]
+        files.sizes[name] = size
 
     def _newest(self, group: Group, files: _Files) -> FoundSlice | None:
         """Return the newest version of a file group, or None if its files are left over from failed writes."""
@@ -143,14 +146,19 @@ class Search:
         if not base and not logs:
             return None
         logs.sort()
+
+        def size_of(name: str) -> int:
+            size = files.sizes[name]
+            return self.storage.version(self.storage.join(_join(partition, name))).size if size is None else size
+
         return FoundSlice(
             partition_path=partition,
             file_id=group_id,
             creation_instant_time=begin or min(files.logs.values()),
             base_file_name=base,
-            base_file_size=self._size(partition, base) if base else 0,
+            base_file_size=size_of(base) if base else 0,
             log_file_names=logs,
-            log_file_sizes=[self._size(partition, name) for name in logs],
+            log_file_sizes=[size_of(name) for name in logs],
         )
 
     def _is_written(self, instant: str, group: Group) -> bool:
@@ -160,9 +168,6 @@ class Search:
         """Return when instants completed, as far as the timeline says so."""
         active = self.timeline.completions
         return active | self.timeline.archived_completions(set(instants) - active.keys())
-
-    def _size(self, partition: str, name: str) -> int:
-        return self.storage.version(self.storage.join(_join(partition, name))).size
 
 
 def _join(partition: str, name: str) -> str:

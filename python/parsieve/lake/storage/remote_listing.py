@@ -74,21 +74,23 @@ def names_in(filesystem: Any, folder: str, table: Any) -> set[str]:
     return {path.rstrip("/").rsplit("/", 1)[-1] for path in paths}
 
 
-def paths_below(filesystem: Any, root: str) -> Iterator[str]:
-    """Yield the relative paths of all files below a folder, also of those that engines ignore."""
+def sizes_below(filesystem: Any, root: str) -> Iterator[tuple[str, int]]:
+    """Yield the relative paths and the sizes of all files below a folder, also of those that engines ignore."""
     if isinstance(filesystem, fs.FileSystem):
         infos = filesystem.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True))
-        paths = [info.path for info in infos if info.type == fs.FileType.File]
+        sizes = {info.path: info.size for info in infos if info.type == fs.FileType.File}
     elif hasattr(filesystem, "cat_file"):
         filesystem.invalidate_cache()
-        paths, root = filesystem.find(root), filesystem._strip_protocol(root)
+        sizes = {path: info["size"] for path, info in filesystem.find(root, detail=True).items()}
+        root = filesystem._strip_protocol(root)
     else:
         import obstore
 
         with os_errors(root or filesystem):
-            paths = [meta["path"] for chunk in obstore.list(filesystem, prefix=root or None) for meta in chunk]
-    for path in paths:
-        yield _below(path, root)
+            listed = obstore.list(filesystem, prefix=root or None)
+            sizes = {meta["path"]: meta["size"] for chunk in listed for meta in chunk}
+    for path, size in sizes.items():
+        yield _below(path, root), int(size)
 
 
 def _is_object_store(filesystem: Any) -> bool:

@@ -25,7 +25,7 @@ from parsieve.lake.storage.listing import (
     LocalListing,
     of_path,
 )
-from parsieve.lake.storage.remote_listing import find_file, list_files, names_in, paths_below
+from parsieve.lake.storage.remote_listing import find_file, list_files, names_in, sizes_below
 from parsieve.lake.storage.version import Version, local_version
 
 # The longest time that an index build waits until files can have a token. It reports files that need longer.
@@ -232,21 +232,31 @@ class Storage:
             return set(os.listdir(path)) if os.path.isdir(path) else set()  # noqa: PTH112, PTH208
         return names_in(self.filesystem, path, self.uri or self.filesystem)
 
-    def paths(self, skip: Collection[str] = ()) -> Iterator[str]:
-        """Yield the paths of all files below this folder, also of those that engines ignore.
+    def sizes(self, skip: Collection[str] = ()) -> Iterator[tuple[str, int | None]]:
+        """Yield the paths of all files below this folder, also of those that engines ignore, with their sizes.
 
-        Leave out the files below the folders whose names are in `skip`. In a local folder, links to folders are not
-        followed.
+        Local files have the size None, because a listing does not contain it. Leave out the files below the folders
+        whose names are in `skip`.
         """
         if self.filesystem is not None:
-            yield from (path for path in paths_below(self.filesystem, self.root) if path.split("/", 1)[0] not in skip)
+            for path, size in sizes_below(self.filesystem, self.root):
+                if path.split("/", 1)[0] not in skip:
+                    yield path, size
             return
-        for folder, folders, names in os.walk(self.root, onerror=_raise_unless_gone):
+        # Each folder to list, with the real paths of itself and of the folders above it: links can form a circle.
+        pending: dict[str, tuple[str, ...]] = {self.root: (os.path.realpath(self.root),)}
+        for folder, folders, names in os.walk(self.root, onerror=_raise_unless_gone, followlinks=True):
             below = os.path.relpath(folder, self.root)
             prefix = "" if below == "." else f"{below}/".replace(os.sep, "/")
-            if not prefix:
-                folders[:] = [name for name in folders if name not in skip]
-            yield from (prefix + name for name in names)
+            above, listed = pending.pop(folder), folders.copy()
+            folders.clear()
+            for name in listed:
+                path = os.path.join(folder, name)  # noqa: PTH118
+                real = os.path.realpath(path) if os.path.islink(path) else os.path.join(above[-1], name)  # noqa: PTH114, PTH118
+                if real not in above and (prefix or name not in skip):
+                    pending[path] = (*above, real)
+                    folders.append(name)
+            yield from ((prefix + name, None) for name in names)
 
     def contained(self, *names: str) -> set[str]:
         """Return which of the names are in the folder. Do not list a local folder, which can be large."""

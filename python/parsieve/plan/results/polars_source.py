@@ -18,6 +18,7 @@ import pyarrow.dataset as pads
 from polars.io.plugins import register_io_source
 
 from parsieve._core import FormatError, UnsupportedError
+from parsieve.lake.rows.arrow_scan import has_misleading_statistics
 from parsieve.lake.rows.checked_files import CheckedFiles, OpenFile, Request
 from parsieve.lake.rows.columns import no_rows
 from parsieve.predicate.expr import columns
@@ -69,7 +70,7 @@ def frame_of(files: CheckedFiles, expr: Expr | None) -> pl.LazyFrame | None:
     expected = pl.DataFrame(pl.from_arrow(no_rows(files.schema))).schema
     if files.files and _schema_of_first(files) != expected:
         return None
-    source = _Source(files, expected, expr)
+    source = _Source(files, expected, expr, files.may_miscount())
     return frame_of_source(source, expected, is_pure=True)
 
 
@@ -128,9 +129,9 @@ class _DatasetSource:
                 return
 
 
-def _scan(sources: Sequence[Any], schema: pl.Schema) -> pl.LazyFrame:
-    # Without a schema, Polars maps the first file into memory. See `_footer_of`. It trusts statistics that are wrong.
-    frame = pl.scan_parquet(list(sources), schema=schema, extra_columns="ignore", use_statistics=False)
+def _scan(sources: Sequence[Any], schema: pl.Schema, use_statistics: bool) -> pl.LazyFrame:
+    # Without a schema, Polars maps the first file into memory. See `_footer_of`.
+    frame = pl.scan_parquet(list(sources), schema=schema, extra_columns="ignore", use_statistics=use_statistics)
     return frame.select(schema.names())
 
 
@@ -141,6 +142,8 @@ class _Source:
     files: CheckedFiles
     schema: pl.Schema
     expr: Expr | None
+    # Whether the numbers of nulls in a planned file may be wrong.
+    may_miscount: bool
 
     def __call__(
         self, with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
@@ -169,7 +172,7 @@ class _Source:
         opened: list[OpenFile],
     ) -> Iterator[pl.DataFrame]:
         with ExitStack() as stack:
-            frame = self._frame(opened, self._needed(columns, predicate), stack)
+            frame = self._frame(opened, columns, predicate, stack)
             if missing is not None:
                 roots = [] if predicate is None else predicate.meta.root_names()
                 yield frame.select(list(dict.fromkeys([*columns, *roots]))).head(missing).collect()
@@ -183,19 +186,30 @@ class _Source:
         # A batch without columns has no number of rows.
         return list(dict.fromkeys([*selected, *roots])) or list(self.files.schema.names)
 
-    def _frame(self, opened: list[OpenFile], needed: list[str], stack: ExitStack) -> pl.LazyFrame:
-        """Return the matching rows of files that are held open, with at least the needed columns."""
+    def _has_right_statistics(self, opened: list[OpenFile], predicate: pl.Expr | None) -> bool:
+        """Return whether Polars loses no rows if it skips row groups by statistics, all of which it trusts."""
+        if self.may_miscount or any(file.may_miscount for file in opened):
+            return False
+        names = set() if predicate is None else set(predicate.meta.root_names())
+        names |= set() if self.expr is None else {column.path[0] for column in columns(self.expr)}
+        return not any(has_misleading_statistics(self.files.schema.field(name).type) for name in names)
+
+    def _frame(
+        self, opened: list[OpenFile], selected: list[str], predicate: pl.Expr | None, stack: ExitStack
+    ) -> pl.LazyFrame:
+        """Return the matching rows of files that are held open, with at least the columns that Polars needs."""
         # Polars cannot read some row groups of a file.
         if any(file.row_groups is not None for file in opened) or not all(map(self.files.has_table_types, opened)):
             condition = None if self.expr is None else to_pyarrow(self.expr)
             filtered = [] if self.expr is None else [column.path[0] for column in columns(self.expr)]
+            needed = self._needed(selected, predicate)
             # Filter after reading, because statistics do not cover NaN.
             request = Request(needed, late=condition, named=filtered)
             batches = self.files.rows(opened, request)
             schema = pa.schema([self.files.schema.field(name) for name in needed])
             return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, schema))).lazy()
         handles = [stack.enter_context(file.pinned.handle()) for file in opened]
-        frame = _scan(handles, self.schema)
+        frame = _scan(handles, self.schema, self._has_right_statistics(opened, predicate))
         return frame if self.expr is None else frame.filter(to_polars(self.expr))
 
 

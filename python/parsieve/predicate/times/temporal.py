@@ -105,7 +105,7 @@ def zone_named(zone: str) -> Any:
 
 
 def check_zone(zone: str | None) -> None:
-    """Raise `ValueError` unless a time zone exists, or is None, and `TypeError` unless it is a text."""
+    """Raise `ValueError` if a time zone does not exist, and `TypeError` if it is not a string. None is allowed."""
     if zone is not None and not isinstance(zone, str):
         raise TypeError(f"a time zone is a name such as 'Europe/Madrid', or an offset such as '+01:00', not {zone!r}")
     try:

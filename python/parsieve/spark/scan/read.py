@@ -19,7 +19,17 @@ from parsieve.plan.plan import Plan
 from parsieve.plan.record import PlanRecord
 from parsieve.plan.results.engines import Rows
 from parsieve.predicate.bind import BoundPredicate
-from parsieve.predicate.expr import Always, Expr, OutOfType, unknowns, value_columns, walk
+from parsieve.predicate.expr import (
+    Always,
+    AnyElement,
+    Computed,
+    Expr,
+    OutOfType,
+    columns,
+    unknowns,
+    value_columns,
+    walk,
+)
 from parsieve.predicate.parse import parse
 from parsieve.spark.pushdown.catalyst import resolved_exactly
 from parsieve.spark.pushdown.int96 import reads_timestamps
@@ -299,11 +309,25 @@ def _refuse_other_types(record: PlanRecord) -> None:
 
     Spark knows that no value of the table's type matches such a condition, so it would not open the file.
     """
-    columns = {part.column.path[0]: None for part in walk(record.expr) if isinstance(part, OutOfType)}
-    if columns and not record.lake.types_are_certain:
-        with Rows.of(record).reader(list(columns)) as rows:
+    leaves = (part for part in walk(record.expr) if _needs_other_type(part))
+    names = {column.path[0]: None for leaf in leaves for column in columns(leaf)}
+    if names and not record.lake.types_are_certain:
+        with Rows.of(record).reader(list(names)) as rows:
             for _ in rows:
                 pass
+
+
+def _needs_other_type(part: Expr) -> bool:
+    """Return whether a condition compares its column, or elements of it, with a value of another type."""
+    match part:
+        case OutOfType():
+            return True
+        case AnyElement(_, condition, key):
+            return any(isinstance(inner, OutOfType) for test in (condition, key) if test for inner in walk(test))
+        case Computed(condition):
+            return any(isinstance(inner, OutOfType) for inner in walk(condition))
+        case _:
+            return False
 
 
 def _quoted(name: str) -> str:

@@ -148,3 +148,17 @@ def test_bounds_contradict_a_chunk_of_nulls(tmp_path: Path) -> None:
     assert keeps(path, "x = 'b'")
     assert keeps(path, "x IS NOT NULL")
     assert not keeps(path, "x = 'c'")
+
+
+def test_polars_skips_row_groups_by_right_statistics(tmp_path: Path) -> None:
+    path = write(tmp_path, pa.array(range(8)), row_group_size=4, use_dictionary=False, compression="none")
+    second = pq.read_metadata(path).row_group(1).column(0)
+    with Path(path).open("r+b") as file:
+        file.seek(second.data_page_offset)
+        file.write(b"\xff" * second.total_compressed_size)
+    # Polars could not decode the second row group.
+    frame = ps.open_table(path).plan().to_polars()
+    assert frame.filter(pl.col("x") == 1).collect()["x"].to_list() == [1]
+    set_writer(path, "Polars")
+    with pytest.raises(pl.exceptions.PolarsError):
+        ps.open_table(path).plan().to_polars().filter(pl.col("x") == 1).collect()
