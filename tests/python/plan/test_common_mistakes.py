@@ -3,7 +3,7 @@
 import datetime as dt
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -161,6 +161,7 @@ def test_columns_must_be_a_list_of_names(folder: Path) -> None:
 def test_errors_about_arguments_of_a_wrong_type_name_the_argument(folder: Path) -> None:
     table, index = ps.open_table(folder), folder.parent / "index"
     wrong: Any = "1GB"
+    work: Callable[[], Any]
     for work in (
         lambda: table.build_index("id", kind="sieve", memory=wrong),
         lambda: table.build_index("id", kind="bloom", memory=wrong),

@@ -58,7 +58,7 @@ def _number(source: random.Random) -> Fraction:
     whole = source.choice(
         [source.randrange(-3, 8), *(2**bits - source.randrange(2) for bits in (7, 8, 15, 31, 32, 40))]
     )
-    return Fraction(whole) + source.choice([0, 0, 0, Fraction(1, 2), Fraction(1, 4)])
+    return whole + Fraction(source.choice([0, 0, 0, 1, 2]), 4)
 
 
 def _decimal(value: Fraction) -> Decimal:
