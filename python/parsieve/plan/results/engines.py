@@ -237,7 +237,8 @@ class Rows(Matches):
         files, text = self._plain_files(), self._duckdb_text()
         if files is None or text is None or not files.are_planned():
             return None
-        if any(set(file.path) & _PATTERNS for file in files.files):
+        # The user's own filters use statistics too.
+        if files.may_miscount() or any(set(file.path) & _PATTERNS for file in files.files):
             return None
         paths = [file.path for file in files.files]
         from parsieve.plan.results.duckdb_source import scans_of

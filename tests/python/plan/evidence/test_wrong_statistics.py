@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from decimal import Decimal
@@ -140,6 +141,23 @@ def test_rows_of_files_with_miscounted_nulls_are_found(
     set_bounds(path, None, None, NULL_COUNT=(footer.I64, nulls))
     set_writer(path, right)
     assert not keeps(path, where)
+
+
+def test_filters_of_duckdb_find_rows_of_files_with_miscounted_nulls(tmp_path: Path) -> None:
+    # DuckDB itself reads the files of Delta tables, which are never replaced.
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(tmp_path, pa.table({"x": [None, "b"]}))
+    (path,) = map(str, tmp_path.glob("*.parquet"))
+    set_bounds(path, None, None, NULL_COUNT=(footer.I64, 2))
+    set_writer(path, "Polars")
+    (log,) = (tmp_path / "_delta_log").glob("*.json")
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            action["add"] |= {"size": Path(path).stat().st_size, "stats": None}
+    log.write_text("\n".join(map(json.dumps, actions)))
+    relation = ps.open_table(tmp_path).plan().to_duckdb()
+    assert relation.filter("x = 'b'").fetchall() == [("b",)]
 
 
 def test_bounds_contradict_a_chunk_of_nulls(tmp_path: Path) -> None:
