@@ -7,12 +7,11 @@ type FirstRight = (&'static str, u32, u32);
 
 /// Counts the nulls of a chunk again for each page.
 const COUNT_TOO_MANY: [FirstRight; 1] = [("Polars", 2, 1)];
-/// Leave out nulls: Arrow C++ those of dictionaries, and parquet-java those of pages without values.
+/// Leave out nulls. Arrow C++ does not count nulls in dictionaries, and parquet-java not in pages without values.
 const COUNT_TOO_FEW: [FirstRight; 3] = [("parquet-cpp", 6, 0), ("parquet-cpp-arrow", 6, 0), ("parquet-mr", 1, 10)];
 /// Compare decimals by their bytes.
 const COMPARE_BYTES: [FirstRight; 3] = [("parquet-cpp", 4, 0), ("parquet-cpp-arrow", 4, 0), ("Polars", 2, 1)];
-/// Lose values next to a NaN: parquet-cpp and Polars those of any page, and the others those of a page that begins with
-/// NaN.
+/// Lose values next to a NaN: parquet-cpp and Polars in any page, and the others in a page that begins with NaN.
 const LOSE_NEXT_TO_NAN: [FirstRight; 5] = [
     ("parquet-cpp", 1, 4),
     ("impala", 3, 0),

@@ -1,4 +1,4 @@
-"""Output that cannot be written or printed as it is, and values that are not what a command expects."""
+"""Output that cannot be written or printed as it is, and unexpected values."""
 
 from __future__ import annotations
 

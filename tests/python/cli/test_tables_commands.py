@@ -201,7 +201,7 @@ def test_a_full_disk_leaves_the_earlier_report(folder: Path, tmp_path: Path, cap
     run(capsys, *report, page)
     earlier, limit = page.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
     page.chmod(0o640)
-    # The limit stands for the size of the disk.
+    # The limit on the size of files acts like a full disk.
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
     try:

@@ -76,7 +76,7 @@ class Timeline:
 
     @cached_property
     def completions(self) -> dict[str, str]:
-        """Return when the completed instants completed. Before table version 8, the timeline does not say so."""
+        """The times at which instants completed. Timelines before table version 8 have no such times."""
         names = map(_NAME.fullmatch, self.names)
         return {name[1]: name[2] for name in names if name is not None and name[2] is not None}
 

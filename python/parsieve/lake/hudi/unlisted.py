@@ -131,7 +131,7 @@ class Search:
         files.sizes[name] = size
 
     def _newest(self, group: Group, files: _Files) -> FoundSlice | None:
-        """Return the newest version of a file group, or None if its files are left over from failed writes."""
+        """Return the newest version of a file group, or None if only failed writes wrote its files."""
         partition, group_id = group
         bases = {name: instant for name, instant in files.bases.items() if self._is_written(instant, group)}
         if self._has_metadata_table and (self._has_partitions or not partition) and files.bases:
@@ -165,7 +165,7 @@ class Search:
         return instant not in self.timeline.completed or group in self.written(instant)
 
     def _completions(self, instants: Collection[str]) -> dict[str, str]:
-        """Return when instants completed, as far as the timeline says so."""
+        """Return the times at which instants completed, as far as the timeline has them."""
         active = self.timeline.completions
         return active | self.timeline.archived_completions(set(instants) - active.keys())
 

@@ -75,7 +75,7 @@ def names_in(filesystem: Any, folder: str, table: Any) -> set[str]:
 
 
 def sizes_below(filesystem: Any, root: str) -> Iterator[tuple[str, int]]:
-    """Yield the relative paths and the sizes of all files below a folder, also of those that engines ignore."""
+    """Yield the relative paths and the sizes of all files below a folder, including files that engines ignore."""
     if isinstance(filesystem, fs.FileSystem):
         infos = filesystem.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True))
         sizes = {info.path: info.size for info in infos if info.type == fs.FileType.File}

@@ -233,7 +233,7 @@ class Storage:
         return names_in(self.filesystem, path, self.uri or self.filesystem)
 
     def sizes(self, skip: Collection[str] = ()) -> Iterator[tuple[str, int | None]]:
-        """Yield the paths of all files below this folder, also of those that engines ignore, with their sizes.
+        """Yield the paths and the sizes of all files below this folder, including files that engines ignore.
 
         Local files have the size None, because a listing does not contain it. Leave out the files below the folders
         whose names are in `skip`.

@@ -110,8 +110,8 @@ def test_decimals_that_were_compared_by_their_bytes_are_found(tmp_path: Path, wr
     assert not keeps(path, "x = 500")
 
 
-# How writers miscounted nulls: Polars 1 once for each page, Arrow C++ those of dictionaries, and parquet-java those of
-# pages without values.
+# Polars 1 counts nulls once for each page. Arrow C++ did not count nulls in dictionaries, and parquet-java not in pages
+# without values.
 @pytest.mark.parametrize(
     ("wrong", "right", "nulls", "where"),
     [
