@@ -45,13 +45,13 @@ __all__ = [
     "delta_adds",
     "delta_statistics",
     "false_positive_rate",
+    "has_wrong_statistics",
     "hash_column",
     "index_bindings",
     "insert_trigrams",
     "insert_words",
     "instruction_sets",
     "join_sieve_shares",
-    "may_miscount_nulls",
     "optimal_num_bytes",
     "shelf_num_bytes",
     "sieve_delta",
@@ -624,7 +624,7 @@ def delta_adds(log: bytes) -> tuple[list[pa.Array], list[tuple[int, int, int]]]:
 def delta_statistics(texts: Column, names: Sequence[str] = ..., bound: str | None = None) -> list[pa.Array]: ...
 def index_bindings(text: bytes, has_numbers: bool) -> tuple[list[pa.Array], int, int] | None: ...
 def coalesce(ranges: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]]: ...
-def may_miscount_nulls(created_by: str | None) -> bool: ...
+def has_wrong_statistics(created_by: str | None) -> bool: ...
 def hash_column(
     column: Column,
     physical_type: str | None = None,

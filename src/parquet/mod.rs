@@ -26,7 +26,7 @@ pub use open::file::{FIRST_READ, Footer, ParquetFile};
 pub use open::keyring::FileKeyRing;
 #[cfg(feature = "rows")]
 pub(crate) use open::writer::always_compresses;
-pub use open::writer::may_miscount_nulls;
+pub use open::writer::has_wrong_statistics;
 #[cfg(feature = "decode")]
 pub use pages::decode::{ChunkScan, ScannedChunk};
 #[cfg(feature = "rows")]

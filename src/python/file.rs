@@ -330,11 +330,11 @@ fn bound_to_python<'py>(py: Python<'py>, bound: parquet::Bound<'_>) -> PyResult<
     })
 }
 
-/// Return whether the numbers of nulls in a file may be wrong, by the name and version of its writer.
+/// Return whether a writer, given by its name and version, is known to store wrong minima, maxima or numbers of nulls.
 #[pyfunction]
 #[pyo3(signature = (created_by))]
-pub(super) fn may_miscount_nulls(created_by: Option<&str>) -> bool {
-    parquet::may_miscount_nulls(created_by)
+pub(super) fn has_wrong_statistics(created_by: Option<&str>) -> bool {
+    parquet::has_wrong_statistics(created_by)
 }
 
 /// Merge ranges that are at most `gap` bytes apart.

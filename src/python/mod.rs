@@ -48,7 +48,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(bloom_index::contains_words, module)?)?;
     pages::register(module)?;
     module.add_function(wrap_pyfunction!(file::coalesce, module)?)?;
-    module.add_function(wrap_pyfunction!(file::may_miscount_nulls, module)?)?;
+    module.add_function(wrap_pyfunction!(file::has_wrong_statistics, module)?)?;
     module.add_function(wrap_pyfunction!(keys::unwrap_key, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     Ok(())

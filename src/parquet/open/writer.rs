@@ -34,9 +34,11 @@ pub(super) fn is_wrong_count(created_by: Option<&str>, nulls: u64) -> bool {
     (nulls > 0 && is_older(created_by, &COUNT_TOO_MANY)) || is_older(created_by, &COUNT_TOO_FEW)
 }
 
-/// Returns true if some numbers of nulls in a file may be wrong.
-pub fn may_miscount_nulls(created_by: Option<&str>) -> bool {
-    is_wrong_count(created_by, 1)
+/// Returns true if a writer is known to store wrong bounds or numbers of nulls for some columns.
+pub fn has_wrong_statistics(created_by: Option<&str>) -> bool {
+    [&COUNT_TOO_MANY[..], &COUNT_TOO_FEW, &COMPARE_BYTES, &LOSE_NEXT_TO_NAN]
+        .into_iter()
+        .any(|programs| is_older(created_by, programs))
 }
 
 /// Returns true if a writer compresses all data pages of version 2, even if their headers deny it, as Arrow C++ did
@@ -83,13 +85,15 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_nulls_are_wrong_for_some_writers() {
+    fn statistics_of_some_writers_are_wrong() {
         let old = Some("Polars");
-        assert!(may_miscount_nulls(old) && is_wrong_count(old, 1) && !is_wrong_count(old, 0));
+        assert!(has_wrong_statistics(old) && is_wrong_count(old, 1) && !is_wrong_count(old, 0));
         let old = Some("parquet-cpp version unknown");
-        assert!(may_miscount_nulls(old) && is_wrong_count(old, 0));
+        assert!(has_wrong_statistics(old) && is_wrong_count(old, 0));
+        let old = Some("impala version 2.11.0-cdh5.14.0 (build d6826)");
+        assert!(has_wrong_statistics(old) && !is_wrong_count(old, 1));
         for right in [None, Some("parquet-cpp-arrow version 21.0.0"), Some("parquet-mr version 1.13.1 (build x)")] {
-            assert!(!may_miscount_nulls(right), "{right:?}");
+            assert!(!has_wrong_statistics(right), "{right:?}");
         }
     }
 }

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from pyarrow import fs
 
-from parsieve._core import may_miscount_nulls
+from parsieve._core import has_wrong_statistics
 from parsieve.errors import ConflictError
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
 from parsieve.lake.rows.arrow_scan import (
@@ -95,8 +95,8 @@ class OpenFile:
     row_groups: Sequence[int] | None = None
     # Whether pyarrow's scan of the file returns exactly the table's rows.
     is_exact: bool = True
-    # Whether the numbers of nulls in the file may be wrong.
-    may_miscount: bool = False
+    # Whether the file is by a writer that stores wrong statistics.
+    has_wrong_statistics: bool = False
 
     def select_row_groups(self) -> None:
         """Reduce the fragment to the row groups to read. This reads the footer, which may have changed meanwhile."""
@@ -143,18 +143,18 @@ class CheckedFiles:
         """Return the schema of each file at the first call."""
         return [physical for _, _, physical in self._footers]
 
-    def may_miscount(self) -> bool:
-        """Return whether the numbers of nulls in a file may be wrong, by the footers at the first call."""
-        return any(may_miscount for _, may_miscount, _ in self._footers)
+    def has_wrong_statistics(self) -> bool:
+        """Return whether a writer of the files stores wrong statistics, by the footers at the first call."""
+        return any(is_wrong for _, is_wrong, _ in self._footers)
 
     @cached_property
     def _footers(self) -> list[tuple[bool, bool, pa.Schema]]:
-        """Return for each file whether pyarrow's scan is exact, whether its nulls may be miscounted, and its schema."""
+        """Return for each file whether pyarrow's scan is exact, whether its statistics are wrong, and its schema."""
 
         def read(files: list[OpenFile]) -> Iterator[tuple[bool, bool, pa.Schema]]:
             self.read_footers(files)
             for opened in files:
-                yield opened.is_exact, opened.may_miscount, opened.fragment.physical_schema
+                yield opened.is_exact, opened.has_wrong_statistics, opened.fragment.physical_schema
 
         return [footer for window in self.windows(hold=True) for footer in self.checked(window, True, read)]
 
@@ -200,7 +200,9 @@ class CheckedFiles:
         def counts(files: list[OpenFile]) -> Iterator[int]:
             self.read_footers(files)
             if by_footers:
-                countable = [opened.is_exact and not (opened.may_miscount and pushed is not None) for opened in files]
+                countable = [
+                    opened.is_exact and not (opened.has_wrong_statistics and pushed is not None) for opened in files
+                ]
                 exact = [opened.fragment for opened in compress(files, countable)]
                 options = {"columns": [], "filter": pushed, **request.options}
                 yield self._dataset(exact).scanner(**options).count_rows()
@@ -329,7 +331,7 @@ class CheckedFiles:
             with foreign(opened.file.name):
                 opened.fragment.ensure_complete_metadata()
                 opened.is_exact = not opened.has_encrypted_columns()
-                opened.may_miscount = may_miscount_nulls(opened.fragment.metadata.created_by)
+                opened.has_wrong_statistics = has_wrong_statistics(opened.fragment.metadata.created_by)
 
         if len(files) > 1:
             with ThreadPoolExecutor(REQUESTS_AT_ONCE, "parsieve-read") as pool:
@@ -356,7 +358,7 @@ class CheckedFiles:
             self.read_footers(files)
             exact: list[Any] = []
             for opened in files:
-                if opened.is_exact and not (opened.may_miscount and request.pushed is not None):
+                if opened.is_exact and not (opened.has_wrong_statistics and request.pushed is not None):
                     exact.append(opened.fragment)
                     continue
                 yield from self._scan(exact, request)

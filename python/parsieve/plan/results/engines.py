@@ -146,7 +146,7 @@ class Rows(Matches):
         # A path on another filesystem may also be the path of a local file.
         if not all(file.storage.is_local for file in self._files.files) or not self._files.are_exact():
             return None
-        if self._files.may_miscount() and self._filter() is not None:
+        if self._files.has_wrong_statistics() and self._filter() is not None:
             return None
         table_types = {field.name: without_dictionaries(field.type) for field in self._snapshot.schema}
         for schema in self._files.physical_schemas():
@@ -238,7 +238,7 @@ class Rows(Matches):
         if files is None or text is None or not files.are_planned():
             return None
         # The user's own filters use statistics too.
-        if files.may_miscount() or any(set(file.path) & _PATTERNS for file in files.files):
+        if files.has_wrong_statistics() or any(set(file.path) & _PATTERNS for file in files.files):
             return None
         paths = [file.path for file in files.files]
         from parsieve.plan.results.duckdb_source import scans_of

@@ -70,7 +70,7 @@ def frame_of(files: CheckedFiles, expr: Expr | None) -> pl.LazyFrame | None:
     expected = pl.DataFrame(pl.from_arrow(no_rows(files.schema))).schema
     if files.files and _schema_of_first(files) != expected:
         return None
-    source = _Source(files, expected, expr, files.may_miscount())
+    source = _Source(files, expected, expr, files.has_wrong_statistics())
     return frame_of_source(source, expected, is_pure=True)
 
 
@@ -142,8 +142,8 @@ class _Source:
     files: CheckedFiles
     schema: pl.Schema
     expr: Expr | None
-    # Whether the numbers of nulls in a planned file may be wrong.
-    may_miscount: bool
+    # Whether a planned file is by a writer that stores wrong statistics.
+    has_wrong_statistics: bool
 
     def __call__(
         self, with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
@@ -188,7 +188,7 @@ class _Source:
 
     def _has_right_statistics(self, opened: list[OpenFile], predicate: pl.Expr | None) -> bool:
         """Return whether Polars loses no rows if it skips row groups by statistics, all of which it trusts."""
-        if self.may_miscount or any(file.may_miscount for file in opened):
+        if self.has_wrong_statistics or any(file.has_wrong_statistics for file in opened):
             return False
         names = set() if predicate is None else set(predicate.meta.root_names())
         names |= set() if self.expr is None else {column.path[0] for column in columns(self.expr)}
