@@ -111,7 +111,7 @@ class Search:
         for folder, sizes in folders.items():
             if any(f"{folder}/".startswith(f"{other}/") for other in others):
                 continue
-            if folder and not self._has_metadata_table and not any(name.startswith(_PARTITION) for name in sizes):
+            if folder and not any(name.startswith(_PARTITION) for name in sizes):
                 continue
             for name, size in sizes.items():
                 self._add(groups, folder, name, size)
