@@ -163,7 +163,7 @@ def _number(value: Value, type: pa.DataType) -> Fraction | float:
         return read_number(value).number
     if isinstance(value, bytes) and 0 < len(value) <= 8:
         # `0x0a` is a binary literal, as X'0A' is.
-        raise NotUnderstoodError(f"{{column}} is {type_name(type)}, not a binary", str(int.from_bytes(value)))
+        raise NotUnderstoodError(f"{{column}} is {type_name(type)}, not binary", str(int.from_bytes(value)))
     if isinstance(value, bool) or not isinstance(value, Fraction | float):
         raise NotUnderstoodError(f"{{column}} is {type_name(type)}; compare it with a number")
     return value

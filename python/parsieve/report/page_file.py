@@ -7,6 +7,8 @@ import stat
 import uuid
 from pathlib import Path
 
+from parsieve.io.replace import TEMPORARY
+
 # How pages of parsieve begin, in lower case.
 _BEGIN = b"<!doctype html"
 
@@ -28,7 +30,7 @@ def write_page(page: Path, text: str) -> None:
         if target.exists() and (not target.is_file() or not os.access(target.parent, os.W_OK)):
             target.write_bytes(content)
             return
-        new = target.with_name(f".{uuid.uuid4().hex}.tmp")
+        new = target.with_name(TEMPORARY.format(uuid.uuid4().hex))
         try:
             with new.open("xb") as file:
                 file.write(content)

@@ -56,6 +56,32 @@ def statistics(metadata: Struct, column: int = 0) -> list[Struct]:
     ]
 
 
+def set_bounds(path: str, lower: bytes | None, upper: bytes | None, **fields: tuple[int, Any] | None) -> None:
+    """Replace the statistics of the column. `fields` are further fields by the names in this module."""
+
+    def change(metadata: Struct) -> None:
+        for column_statistics in statistics(metadata):
+            for number, value in ((MIN_VALUE, lower), (MAX_VALUE, upper)):
+                column_statistics.pop(number, None)
+                if value is not None:
+                    column_statistics[number] = (BINARY, value)
+            for name, field in fields.items():
+                column_statistics.pop(globals()[name], None)
+                if field is not None:
+                    column_statistics[globals()[name]] = field
+
+    edit(path, change)
+
+
+def set_writer(path: str, writer: str) -> None:
+    """Replace the name of the program that wrote the file."""
+
+    def change(metadata: Struct) -> None:
+        metadata[CREATED_BY] = (BINARY, writer.encode())
+
+    edit(path, change)
+
+
 def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:

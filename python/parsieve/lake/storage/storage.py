@@ -16,7 +16,7 @@ from pyarrow import fs
 
 from parsieve._core import UnsupportedError
 from parsieve.io import index_location
-from parsieve.io.names import NO_FILE, refuse_special
+from parsieve.io.names import NO_FILE, is_link_to_parent, refuse_special
 from parsieve.io.object_store import store_at
 from parsieve.io.sources import Source, filesystem_of, local_path, open_source, open_version, written_at
 from parsieve.lake.storage.listing import (
@@ -243,19 +243,11 @@ class Storage:
                 if path.split("/", 1)[0] not in skip:
                     yield path, size
             return
-        # Each folder to list, with the real paths of itself and of the folders above it: links can form a circle.
-        pending: dict[str, tuple[str, ...]] = {self.root: (os.path.realpath(self.root),)}
         for folder, folders, names in os.walk(self.root, onerror=_raise_unless_gone, followlinks=True):
             below = os.path.relpath(folder, self.root)
             prefix = "" if below == "." else f"{below}/".replace(os.sep, "/")
-            above, listed = pending.pop(folder), folders.copy()
-            folders.clear()
-            for name in listed:
-                path = os.path.join(folder, name)  # noqa: PTH118
-                real = os.path.realpath(path) if os.path.islink(path) else os.path.join(above[-1], name)  # noqa: PTH114, PTH118
-                if real not in above and (prefix or name not in skip):
-                    pending[path] = (*above, real)
-                    folders.append(name)
+            listed = folders if prefix else [name for name in folders if name not in skip]
+            folders[:] = [name for name in listed if not is_link_to_parent(f"{folder}/{name}", self.root)]
             yield from ((prefix + name, None) for name in names)
 
     def contained(self, *names: str) -> set[str]:

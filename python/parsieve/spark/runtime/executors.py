@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from parsieve._core import UnsupportedError
 from parsieve.spark.runtime import workers
-from parsieve.spark.runtime.gateway import has_jvm
+from parsieve.spark.runtime.gateway import check_session
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -76,8 +76,7 @@ def run(spark: Any, label: str, act: Callable[[Task], Result], tasks: Sequence[T
 
 def context_of(spark: Any) -> Any:
     """Return the SparkContext of a session, or raise `UnsupportedError` for Spark Connect."""
-    # This refuses what is not a session.
-    has_jvm(spark)
+    check_session(spark)
     try:
         return spark.sparkContext
     except Exception as error:

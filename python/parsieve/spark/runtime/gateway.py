@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 
-def has_jvm(spark: Any) -> bool:
-    """Return whether a session runs in a JVM that this process can call. Sessions of Spark Connect do not.
-
-    Raises `TypeError` if this is not a session.
-    """
+def check_session(spark: Any) -> None:
+    """Raise `TypeError` unless this is a session."""
     if not hasattr(spark, "createDataFrame"):
         raise TypeError(f"spark must be a SparkSession, not {spark!r}")
+
+
+def has_jvm(spark: Any) -> bool:
+    """Return whether a session runs in a JVM that this process can call. Sessions of Spark Connect do not."""
+    check_session(spark)
     return hasattr(spark, "_jvm")
 
 

@@ -36,23 +36,6 @@ def keeps(path: str, where: Any, **options: Any) -> bool:
     return ps.open_table(path).plan(where, **options).files == [path]
 
 
-def set_bounds(path: str, lower: bytes | None, upper: bytes | None, **fields: tuple[int, Any] | None) -> None:
-    """Replace the statistics of the column. `fields` are further fields by their names in `footer_edit`."""
-
-    def change(metadata: footer.Struct) -> None:
-        for column_statistics in footer.statistics(metadata):
-            for number, value in ((footer.MIN_VALUE, lower), (footer.MAX_VALUE, upper)):
-                column_statistics.pop(number, None)
-                if value is not None:
-                    column_statistics[number] = (footer.BINARY, value)
-            for name, field in fields.items():
-                column_statistics.pop(getattr(footer, name), None)
-                if field is not None:
-                    column_statistics[getattr(footer, name)] = field
-
-    footer.edit(path, change)
-
-
 def test_the_footer_editor_alone_changes_nothing(tmp_path: Path) -> None:
     path = write(tmp_path, pa.array([1, 2, None]))
     before = Path(path).read_bytes()
@@ -103,20 +86,20 @@ def test_bounds_that_are_nan_are_ignored(tmp_path: Path) -> None:
     nan = struct.pack("<d", math.nan)
     path = write(tmp_path, pa.array([1.5, math.nan, 9.0]))
     for lower, upper in ((nan, nan), (struct.pack("<d", 1.5), nan), (nan, struct.pack("<d", 1.5))):
-        set_bounds(path, lower, upper)
+        footer.set_bounds(path, lower, upper)
         assert keeps(path, "x = 9")
 
 
 def test_missing_and_invalid_null_counts_are_ignored(tmp_path: Path) -> None:
     path = write(tmp_path, pa.array([1, None]))
-    set_bounds(path, struct.pack("<q", 1), struct.pack("<q", 1), NULL_COUNT=None)
+    footer.set_bounds(path, struct.pack("<q", 1), struct.pack("<q", 1), NULL_COUNT=None)
     assert keeps(path, "x IS NULL")
     assert ps.open_table(path).plan("x IS NULL").to_arrow().num_rows == 1
     # A null count above the number of values is invalid too.
-    set_bounds(path, struct.pack("<q", 1), struct.pack("<q", 1), NULL_COUNT=(footer.I64, 3))
+    footer.set_bounds(path, struct.pack("<q", 1), struct.pack("<q", 1), NULL_COUNT=(footer.I64, 3))
     assert keeps(path, "x IS NULL")
     assert keeps(path, "x IS NOT NULL")
-    set_bounds(path, struct.pack("<q", 1), struct.pack("<q", 1), NULL_COUNT=(footer.I64, -1))
+    footer.set_bounds(path, struct.pack("<q", 1), struct.pack("<q", 1), NULL_COUNT=(footer.I64, -1))
     assert keeps(path, "x IS NULL")
 
 
@@ -124,7 +107,7 @@ def test_truncated_string_bounds_keep_their_rows(tmp_path: Path) -> None:
     long = "a" * 100 + "z"
     path = write(tmp_path, pa.array(["a", long]))
     # A truncated and incremented maximum is a valid bound, but not a value of the column.
-    set_bounds(path, b"a", b"a" * 63 + b"b", MAX_EXACT=(2, False))
+    footer.set_bounds(path, b"a", b"a" * 63 + b"b", MAX_EXACT=(2, False))
     assert keeps(path, f"x = '{long}'")
     assert keeps(path, f"x LIKE '{'a' * 90}%'")
     assert keeps(path, f"x <> '{'a' * 63}b'")
@@ -133,7 +116,7 @@ def test_truncated_string_bounds_keep_their_rows(tmp_path: Path) -> None:
 
 def test_empty_bounds_are_ignored(tmp_path: Path) -> None:
     path = write(tmp_path, pa.array(["b", "c"]))
-    set_bounds(path, b"", b"")
+    footer.set_bounds(path, b"", b"")
     assert keeps(path, "x = 'c'")
 
 
@@ -148,7 +131,7 @@ def test_bounds_of_fixed_length_decimals_are_signed(tmp_path: Path, as_integer: 
     if not as_integer:
         # A writer that compares bytes as unsigned swaps the bounds.
         negative, positive = ((int(value * 100)).to_bytes(3, signed=True) for value in values)
-        set_bounds(path, positive, negative)
+        footer.set_bounds(path, positive, negative)
         assert keeps(path, "x = -1.5")
         assert keeps(path, "x = 2.25")
 
@@ -162,7 +145,7 @@ def test_bounds_of_narrow_and_unsigned_integers(tmp_path: Path) -> None:
     wide = write(tmp_path, pa.array([1, 2**64 - 1], pa.uint64()))
     assert keeps(wide, f"x = {2**64 - 1}")
     # A writer that compares them as signed swaps the bounds.
-    set_bounds(wide, struct.pack("<Q", 2**64 - 1), struct.pack("<Q", 1))
+    footer.set_bounds(wide, struct.pack("<Q", 2**64 - 1), struct.pack("<Q", 1))
     assert keeps(wide, "x = 5") is keeps(wide, f"x = {2**64 - 1}") is True
 
 
@@ -173,14 +156,14 @@ def test_old_statistics_of_unsigned_integers_and_bytes_are_ignored(tmp_path: Pat
         (pa.array(["a", "é"]), b"a", b"a", "x = 'é'"),
     ):
         path = write(tmp_path, column)
-        set_bounds(path, None, None, OLD_MIN=(footer.BINARY, lower), OLD_MAX=(footer.BINARY, upper))
+        footer.set_bounds(path, None, None, OLD_MIN=(footer.BINARY, lower), OLD_MAX=(footer.BINARY, upper))
         assert keeps(path, where)
 
 
 def test_old_statistics_of_signed_types_are_used_if_the_writer_is_known(tmp_path: Path) -> None:
     path = write(tmp_path, pa.array([5, 7], pa.int32()))
     old = {"OLD_MIN": (footer.BINARY, struct.pack("<i", 5)), "OLD_MAX": (footer.BINARY, struct.pack("<i", 7))}
-    set_bounds(path, None, None, **old)
+    footer.set_bounds(path, None, None, **old)
 
     def keeps_if_written_by(writer: bytes | None) -> bool:
         def change(metadata: footer.Struct) -> None:
@@ -210,7 +193,7 @@ def test_statistics_without_a_column_order_are_ignored(tmp_path: Path) -> None:
 def test_both_zeros_match_bounds_of_either_sign(tmp_path: Path) -> None:
     path = write(tmp_path, pa.array([0.0, -0.0]))
     for lower, upper in ((0.0, -0.0), (-0.0, -0.0), (0.0, 0.0)):
-        set_bounds(path, struct.pack("<d", lower), struct.pack("<d", upper))
+        footer.set_bounds(path, struct.pack("<d", lower), struct.pack("<d", upper))
         for where in ("x = 0", "x = -0.0", "x >= 0", "x <= -0.0", "x IN (-0.0, 5)", [("x", "=", -0.0)]):
             assert keeps(path, where), (lower, upper, where)
             assert ps.open_table(path).plan(where).to_arrow().num_rows == 2
@@ -219,7 +202,7 @@ def test_both_zeros_match_bounds_of_either_sign(tmp_path: Path) -> None:
 def test_bounds_of_int96_are_ignored(tmp_path: Path) -> None:
     moments = pa.array([dt.datetime(2020, 1, 1), dt.datetime(2021, 1, 1)], pa.timestamp("ns"))
     path = write(tmp_path, moments, use_deprecated_int96_timestamps=True)
-    set_bounds(path, b"\0" * 12, b"\0" * 12)
+    footer.set_bounds(path, b"\0" * 12, b"\0" * 12)
     assert keeps(path, "x = '2021-01-01'")
 
 

@@ -30,30 +30,6 @@ def keeps(path: str, where: Any) -> bool:
     return ps.open_table(path).plan(where).files == [path]
 
 
-def set_bounds(path: str, lower: bytes | None, upper: bytes | None, **fields: tuple[int, Any] | None) -> None:
-    """Replace the statistics of the column. `fields` are further fields by their names in `footer_edit`."""
-
-    def change(metadata: footer.Struct) -> None:
-        for column_statistics in footer.statistics(metadata):
-            for number, value in ((footer.MIN_VALUE, lower), (footer.MAX_VALUE, upper)):
-                column_statistics.pop(number, None)
-                if value is not None:
-                    column_statistics[number] = (footer.BINARY, value)
-            for name, field in fields.items():
-                column_statistics.pop(getattr(footer, name), None)
-                if field is not None:
-                    column_statistics[getattr(footer, name)] = field
-
-    footer.edit(path, change)
-
-
-def set_writer(path: str, writer: str) -> None:
-    def change(metadata: footer.Struct) -> None:
-        metadata[footer.CREATED_BY] = (footer.BINARY, writer.encode())
-
-    footer.edit(path, change)
-
-
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [
@@ -72,8 +48,8 @@ def test_values_that_a_writer_lost_next_to_nan_are_found(
     # parquet-go 0.27 writes these bounds if a page begins with the NaN: it compares the NaN with the bounds so far.
     path = write(tmp_path, pa.array([1.0, 8.0, math.nan, 100.0, 2.0], kind))
     pack = struct.Struct("<f" if kind == pa.float32() else "<d").pack
-    set_bounds(path, pack(1.0), pack(8.0))
-    set_writer(path, wrong)
+    footer.set_bounds(path, pack(1.0), pack(8.0))
+    footer.set_writer(path, wrong)
     for where in ("x = 100", "x > 50 AND x < 200", "x IN (100, 300)"):
         plan = ps.open_table(path).plan(where)
         assert plan.files == [path]
@@ -82,8 +58,8 @@ def test_values_that_a_writer_lost_next_to_nan_are_found(
         )
         assert plan.to_duckdb().fetchall() == [(100.0,)]
     assert ps.open_table(path).plan().to_polars().filter(pl.col("x") == 100).collect().height == 1
-    set_bounds(path, pack(1.0), pack(100.0))
-    set_writer(path, right)
+    footer.set_bounds(path, pack(1.0), pack(100.0))
+    footer.set_writer(path, right)
     assert not keeps(path, "x = 200")
 
 
@@ -91,8 +67,8 @@ def test_old_statistics_of_floats_are_ignored(tmp_path: Path) -> None:
     # parquet-java before 1.10 lost the other values of a page that began with NaN.
     path = write(tmp_path, pa.array([1.0, 8.0, math.nan, 100.0]))
     old = {"OLD_MIN": (footer.BINARY, struct.pack("<d", 1)), "OLD_MAX": (footer.BINARY, struct.pack("<d", 8))}
-    set_bounds(path, None, None, **old)
-    set_writer(path, "parquet-mr version 1.8.0 (build x)")
+    footer.set_bounds(path, None, None, **old)
+    footer.set_writer(path, "parquet-mr version 1.8.0 (build x)")
     assert keeps(path, "x = 100")
 
 
@@ -102,11 +78,11 @@ def test_decimals_that_were_compared_by_their_bytes_are_found(tmp_path: Path, wr
     values = [Decimal(1), Decimal(128), Decimal(272)]
     path = write(tmp_path, pa.array(values, pa.decimal128(25, 0)))
     lower, upper = (int(value).to_bytes(11, "big") for value in (128, 272))
-    set_bounds(path, lower, upper)
-    set_writer(path, writer)
+    footer.set_bounds(path, lower, upper)
+    footer.set_writer(path, writer)
     assert keeps(path, "x = 1")
     assert ps.open_table(path).plan("x = 1").to_arrow()["x"].to_pylist() == [Decimal(1)]
-    set_writer(path, "parquet-cpp-arrow version 4.0.0")
+    footer.set_writer(path, "parquet-cpp-arrow version 4.0.0")
     assert not keeps(path, "x = 500")
 
 
@@ -128,8 +104,8 @@ def test_rows_of_files_with_miscounted_nulls_are_found(
     path = write(tmp_path, pa.array([None, "b"]))
     # Without bounds, nothing contradicts the number of nulls.
     for bound in (None, b"b"):
-        set_bounds(path, bound, bound, NULL_COUNT=(footer.I64, nulls))
-        set_writer(path, wrong)
+        footer.set_bounds(path, bound, bound, NULL_COUNT=(footer.I64, nulls))
+        footer.set_writer(path, wrong)
         plan = ps.open_table(path).plan(where)
         assert plan.files == [path]
         dataset = plan.to_dataset()
@@ -138,8 +114,8 @@ def test_rows_of_files_with_miscounted_nulls_are_found(
         whole = ps.open_table(path).plan().to_dataset()
         condition = pads.field("x").is_null() if nulls == 0 else pads.field("x") == "b"
         assert whole.count_rows(filter=condition) == whole.to_table(filter=condition).num_rows == 1
-    set_bounds(path, None, None, NULL_COUNT=(footer.I64, nulls))
-    set_writer(path, right)
+    footer.set_bounds(path, None, None, NULL_COUNT=(footer.I64, nulls))
+    footer.set_writer(path, right)
     assert not keeps(path, where)
 
 
@@ -152,10 +128,10 @@ def test_filters_of_duckdb_find_rows_of_files_with_wrong_statistics(tmp_path: Pa
     deltalake.write_deltalake(tmp_path, pa.table({"x": values}))
     (path,) = map(str, tmp_path.glob("*.parquet"))
     if writer == "Polars":
-        set_bounds(path, None, None, NULL_COUNT=(footer.I64, 2))
+        footer.set_bounds(path, None, None, NULL_COUNT=(footer.I64, 2))
     else:
-        set_bounds(path, struct.pack("<d", 1), struct.pack("<d", 1))
-    set_writer(path, writer)
+        footer.set_bounds(path, struct.pack("<d", 1), struct.pack("<d", 1))
+    footer.set_writer(path, writer)
     (log,) = (tmp_path / "_delta_log").glob("*.json")
     actions = [json.loads(line) for line in log.read_text().splitlines()]
     for action in actions:
@@ -168,7 +144,7 @@ def test_filters_of_duckdb_find_rows_of_files_with_wrong_statistics(tmp_path: Pa
 
 def test_bounds_contradict_a_chunk_of_nulls(tmp_path: Path) -> None:
     path = write(tmp_path, pa.array([None, "b"]))
-    set_bounds(path, b"b", b"b", NULL_COUNT=(footer.I64, 2))
+    footer.set_bounds(path, b"b", b"b", NULL_COUNT=(footer.I64, 2))
     assert keeps(path, "x = 'b'")
     assert keeps(path, "x IS NOT NULL")
     assert not keeps(path, "x = 'c'")
@@ -183,6 +159,6 @@ def test_polars_skips_row_groups_by_right_statistics(tmp_path: Path) -> None:
     # Polars could not decode the second row group.
     frame = ps.open_table(path).plan().to_polars()
     assert frame.filter(pl.col("x") == 1).collect()["x"].to_list() == [1]
-    set_writer(path, "Polars")
+    footer.set_writer(path, "Polars")
     with pytest.raises(pl.exceptions.PolarsError):
         ps.open_table(path).plan().to_polars().filter(pl.col("x") == 1).collect()

@@ -30,24 +30,17 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import parsieve as ps
 from support import differences
+from support.rows.conditions import COMPARISONS
 
 PER_TABLE = 40
 _EPOCH = dt.datetime(1970, 1, 1)
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 class Family(NamedTuple):
     """Types whose values can be compared with each other."""
 
     types: Sequence[pa.DataType]
-    # Draws a value, exactly: a Fraction, a datetime or bytes. Types that cannot hold it draw again.
+    # Draws a value, exactly: a Fraction, a datetime or bytes. Files leave out the values that their type cannot hold.
     draw: Callable[[random.Random], Any]
     # Return the SQL literal of a value, and the value as a literal of pyarrow and Polars.
     sql: Callable[[Any], str]
@@ -140,8 +133,8 @@ def random_condition(source: random.Random, family: Family) -> Condition:
     x, column = pc.field("x"), pl.col("x")
     values = [family.draw(source) for _ in range(source.choice([1, 1, 2, 3]))]
     literals = [family.plain(value) for value in values]
-    name = source.choice(list(_COMPARE))
-    compare = _COMPARE[name]
+    name = source.choice(list(COMPARISONS))
+    compare = COMPARISONS[name]
     arrow: Any
     polars: Any
     if len(values) == 1:

@@ -177,7 +177,7 @@ def _bytes(digits: str) -> bytes:
     if len(digits) % 2 or not set(digits) <= set("0123456789abcdefABCDEF"):
         raise ValueError(
             f"not a valid binary literal: {shortened(digits)!r} (write two hexadecimal digits per byte, as in X'01', "
-            "and numbers with decimal digits)"
+            "and write numbers in decimal digits)"
         )
     return bytes.fromhex(digits)
 
