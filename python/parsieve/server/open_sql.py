@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 TABLES = ("iceberg_tables", "iceberg_namespace_properties")
 # With other values, pyiceberg may create tables, or add a column to a table.
 READ_ONLY = {"init_catalog_tables": "false", "schema_version": "v0"}
+# Open a new connection if the database has closed an idle one, for example because it restarted.
+_DEFAULTS = {"pool_pre_ping": "true"}
 _EXAMPLES = "sqlite:///catalog.db or postgresql+psycopg2://user@host/database"
 _DIALECTS = ("sqlite", "postgresql", "mysql", "mariadb", "oracle", "mssql")
 
@@ -34,7 +36,7 @@ def open_sql_catalog(uri: str, name: str, options: dict[str, str]) -> Any:
     url = _parsed(uri)
     _require_file(url)
     _require_catalog(_engine(url), url, name)
-    catalog: Any = load_catalog(name, **(options | READ_ONLY | {"type": "sql", "uri": uri}))
+    catalog: Any = load_catalog(name, **(_DEFAULTS | options | READ_ONLY | {"type": "sql", "uri": uri}))
     if url.get_backend_name() == "sqlite":
         catalog.engine.dispose()
         catalog.engine = _opened_for_each_request(url)
