@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import NamedTuple
 
 # Requests of one step run at the same time, up to this number.
@@ -74,6 +75,8 @@ def set_remote_speed(latency: float | None = None, throughput: float | None = No
         default.throughput if throughput is None else throughput,
     )
     for name, value in speed._asdict().items():
+        if not isinstance(value, Real):
+            raise TypeError(f"{name} must be a positive number, not {value!r}")
         if not 0 < value < math.inf:
             raise ValueError(f"{name} must be a positive number, but is {value!r}")
     _speed = speed

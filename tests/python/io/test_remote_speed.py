@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from obstore.store import MemoryStore
@@ -46,3 +47,6 @@ def test_wrong_figures_are_refused(speed: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(speed))} must be a positive number"):
         ps.set_remote_speed(**speed)
     assert ps.remote_speed() == ps.RemoteSpeed()
+    fast: Any = "fast"
+    with pytest.raises(TypeError, match="latency must be a positive number, not 'fast'"):
+        ps.set_remote_speed(latency=fast)

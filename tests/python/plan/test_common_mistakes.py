@@ -179,9 +179,11 @@ def test_errors_about_arguments_of_a_wrong_type_name_the_argument(folder: Path) 
         with pytest.raises(TypeError, match=r"a time zone is a name such as 'Europe/Madrid'.* not zoneinfo"):
             work()
     wrong = 5
-    for work in (lambda: table.build_index(wrong), lambda: table.advise(wrong)):
+    for work in (lambda: table.build_index(wrong), lambda: table.drop_index(wrong), lambda: table.advise(wrong)):
         with pytest.raises(TypeError, match="columns must be a name, or a list of names, not 5"):
             work()
+    with pytest.raises(TypeError, match=r'storage_options must be a dict such as \{"aws_region": .*, not int'):
+        ps.open_table(folder, storage_options=wrong)
     with pytest.raises(TypeError, match=r"con must be a connection of DuckDB, such as .*, not 5"):
         table.plan("id = 7").to_duckdb(wrong)
     with pytest.raises(TypeError, match="spark must be a SparkSession, not 5"):
