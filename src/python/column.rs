@@ -309,6 +309,9 @@ pub(super) fn count(name: &str, value: &Bound<'_, PyAny>) -> PyResult<u64> {
         if error.is_instance_of::<PyOverflowError>(value.py()) {
             return PyValueError::new_err(format!("{name} must be an integer from 0 to 2^64 - 1, not {value}"));
         }
+        if error.is_instance_of::<PyTypeError>(value.py()) {
+            return PyTypeError::new_err(format!("{name} must be an integer, not {value:?}"));
+        }
         error
     })
 }

@@ -20,6 +20,14 @@ def test_a_rate_is_checked_even_if_it_is_not_used(fpp: float) -> None:
             ps.BloomFilter(fpp=fpp, **size)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("size", ["100", 1.5])
+def test_sizes_must_be_integers(size: Any) -> None:
+    with pytest.raises(TypeError, match=f"ndv must be an integer, not {size!r}"):
+        ps.BloomFilter(ndv=size)
+    with pytest.raises(TypeError, match=f"num_bytes must be an integer, not {size!r}"):
+        ps.BloomFilter(num_bytes=size)
+
+
 @pytest.mark.parametrize("threads", [0, -1, -(2**40)])
 def test_less_than_one_thread_raises(threads: int) -> None:
     filter = ps.BloomFilter(ndv=10)
