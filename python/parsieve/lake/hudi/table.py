@@ -180,6 +180,7 @@ class Hudi(Adapter):
                 timeline,
                 properties,
                 instant,
+                opens_metadata_table=self._opens_metadata_table,
                 written=partial(self.commits.written, table),
                 replaced=partial(self.commits.replaced, table),
             )
@@ -193,6 +194,25 @@ class Hudi(Adapter):
         snapshot = Snapshot(instant, int(instant), schema, SliceObjects(slices))
         self._last = key, snapshot
         return snapshot
+
+    def _opens_metadata_table(self) -> bool:
+        """Return whether the package `hudi` can open Hudi's metadata table, and the table has a list of files.
+
+        If the package cannot open it, it lists folders instead. Without the list, it takes the table to be empty.
+        """
+        from hudi import HudiTableBuilder
+
+        folder = ".hoodie/metadata"
+        if not any(name.endswith(".hfile") for name in self._storage.names(f"{folder}/files")):
+            return False
+        # The package opens this table without the storage options.
+        builder = HudiTableBuilder.from_base_uri(f"{self.uri}/{folder}")
+        builder = builder.with_options({"hoodie.table.partition.fields": "partition"})
+        try:
+            with _map_errors("no metadata table"):
+                return bool(completed_instants(builder.build().get_timeline()))
+        except UnsupportedError:
+            return False
 
     def _instant(self, timeline: Timeline, table: Any, as_of: AsOf) -> str:
         if as_of is None:
