@@ -40,6 +40,8 @@ _PAYLOADS = {
     "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
     "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
 }
+# How the values that an update leaves out are filled. hudi-rs does not know the mode FILL_UNAVAILABLE.
+_PARTIAL_UPDATES = {"", "IGNORE_DEFAULTS"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -460,11 +462,14 @@ class _MergedRows:
 
 @contextmanager
 def _map_errors(problem: str) -> Iterator[None]:
-    """Map the exception of the `hudi` package, which does not export it, to `UnsupportedError`."""
+    """Map the exceptions of the `hudi` package, which does not export them, to `UnsupportedError`.
+
+    It panics for some schemas. A panic is not an `Exception`.
+    """
     try:
         yield
-    except Exception as error:
-        if type(error).__name__ != "HudiCoreError":
+    except BaseException as error:
+        if type(error).__name__ not in ("HudiCoreError", "PanicException"):
             raise
         raise UnsupportedError(f"{problem}: {error}") from error
 
@@ -493,4 +498,9 @@ def _check_supported(properties: Mapping[str, str], uri: str) -> None:
         if (mode is not None and mode not in _MERGES) or (mode is None and payload not in (None, *_PAYLOADS)):
             raise UnsupportedError(
                 f"{uri} merges records by {mode or payload}, which is not supported; read it with Spark"
+            )
+        partial_update = properties.get("hoodie.table.partial.update.mode", "")
+        if partial_update not in _PARTIAL_UPDATES:
+            raise UnsupportedError(
+                f"{uri} merges partial updates by {partial_update}, which is not supported; read it with Spark"
             )
