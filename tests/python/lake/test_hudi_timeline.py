@@ -168,7 +168,7 @@ def test_schemas_for_which_the_package_hudi_panics_are_rejected(tmp_path: Path) 
     fields = [{"name": "a", "type": place}, {"name": "b", "type": "place"}]
     schema = json.dumps({"type": "record", "name": "t", "fields": fields})
     table.finish(instant, [], extraMetadata={"schema": schema})
-    with pytest.raises(ps.UnsupportedError, match="hudi cannot read .*: not yet implemented"):
+    with pytest.raises(ps.UnsupportedError, match=r"hudi cannot read .*: not yet implemented"):
         open_lake(table.folder).snapshot()
 
 
