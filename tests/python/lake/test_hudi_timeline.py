@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.hudi_tables import HudiTable
 
 import parsieve as ps
 from parsieve.lake import open_lake
@@ -151,11 +152,24 @@ def test_names_of_log_files_are_parsed() -> None:
         {"hoodie.timeline.history.path": "archive"},
         {"hoodie.table.type": "MERGE_ON_READ", "hoodie.record.merge.mode": "CUSTOM"},
         {"hoodie.table.type": "MERGE_ON_READ", "hoodie.compaction.payload.class": "com.example.Own"},
+        {"hoodie.table.type": "MERGE_ON_READ", "hoodie.table.partial.update.mode": "FILL_UNAVAILABLE"},
     ],
 )
 def test_unsupported_table_properties_are_rejected(properties: dict[str, str]) -> None:
     with pytest.raises(ps.UnsupportedError):
         _check_supported(properties, "t")
+
+
+def test_schemas_for_which_the_package_hudi_panics_are_rejected(tmp_path: Path) -> None:
+    """It does not support a type that a schema refers to by its name."""
+    table = HudiTable(tmp_path / "t", pa.schema([("id", pa.int64())]))
+    instant = table.begin()
+    place = {"type": "record", "name": "place", "fields": [{"name": "x", "type": "int"}]}
+    fields = [{"name": "a", "type": place}, {"name": "b", "type": "place"}]
+    schema = json.dumps({"type": "record", "name": "t", "fields": fields})
+    table.finish(instant, [], extraMetadata={"schema": schema})
+    with pytest.raises(ps.UnsupportedError, match=r"hudi cannot read .*: not yet implemented"):
+        open_lake(table.folder).snapshot()
 
 
 def test_missing_tables_and_filesystem_pairs_are_rejected(tmp_path: Path) -> None:

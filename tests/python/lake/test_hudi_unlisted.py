@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.fs
 import pytest
 from support.hudi_tables import HudiTable
+from support.s3_server import s3_server
 
 import parsieve as ps
 from parsieve.lake.storage.storage import Storage
@@ -136,3 +137,23 @@ def test_sizes_of_a_folder_include_hidden_files(tmp_path: Path, kind: str) -> No
         source = store, "t"
     size = None if kind == "local" else 1
     assert sorted(Storage(source).sizes(skip=[".hoodie"])) == [(name, size) for name in names[1:]]
+
+
+def test_tables_in_a_store_with_options(tmp_path: Path) -> None:
+    """The package `hudi` does not use them to open the metadata table, so it lists folders."""
+    pytest.importorskip("obstore")
+    table = create(tmp_path / "t")
+    properties = table.timeline / "hoodie.properties"
+    text = properties.read_text().replace("table.version=6", "table.version=8")
+    # Skip the validation, because the timeline is that of version 6.
+    text += "hoodie.table.metadata.partitions=files\nhoodie.internal.skip.config.validation=true\n"
+    properties.write_text(text)
+    # Enough of a metadata table to open it.
+    metadata = HudiTable(table.timeline / "metadata", SCHEMA)
+    metadata.finish(metadata.begin("deltacommit"), [], "deltacommit")
+    (metadata.folder / "files").mkdir()
+    (metadata.folder / "files" / "files-0000-0_0-1-0_20260101000000000.hfile").touch()
+    files = [path for path in (tmp_path / "t").rglob("*") if path.is_file()]
+    with s3_server({path.relative_to(tmp_path).as_posix(): path.read_bytes() for path in files}) as options:
+        plan = ps.open_table("s3://bucket/t", storage_options=options).plan()
+        assert sorted(plan.to_arrow()["id"].to_pylist()) == [0, 1, 2, 3]

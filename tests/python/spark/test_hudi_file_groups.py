@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -264,3 +265,21 @@ def test_file_groups_of_logs_only(spark: Any, tmp_path: Path) -> None:
         spark.sql(f"CALL run_compaction(op => '{operation}', table => 'logs_only', {options})").collect()
     assert rows_of(table.plan("n = 'old'"), "id") == [(0,), (1,), (2,), (3,)]
     spark.sql("DROP TABLE logs_only")
+
+
+@pytest.mark.parametrize("damaged", [".", ".hoodie/timeline", "files"])
+def test_tables_without_their_metadata_table(spark: Any, tmp_path: Path, damaged: str) -> None:
+    """The package `hudi` then lists folders, where it omits partitions, or takes the table to be empty."""
+    needs("hudi")
+    options = {"hoodie.metadata.enable": "true", "hoodie.datasource.write.partitionpath.field": "p"}
+    written = Written(spark, tmp_path / "t", **options)
+    written.write(
+        "SELECT 0L AS id, 'a/b' AS p, 0L AS v UNION ALL SELECT 1L, 'metadata', 0L UNION ALL SELECT 2L, 'c', 0L"
+    )
+    expected = written.rows("id", "p")
+    shutil.rmtree(tmp_path / "t" / ".hoodie" / "metadata" / damaged)
+    table = ps.open_table(written.folder)
+    assert rows_of(table.plan(), "id", "p") == expected
+    table.build_index("id", kind="sieve", progress=False)
+    for number, part in expected:
+        assert rows_of(table.plan(f"id = {number}"), "id", "p") == [(number, part)]

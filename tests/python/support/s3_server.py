@@ -33,16 +33,20 @@ def s3_server(bucket: dict[str, bytes], forbidden: str = "nothing") -> Iterator[
             self.end_headers()
             self.wfile.write(body)
 
-        def _list(self, prefix: str) -> None:
+        def _list(self, prefix: str, delimiter: str) -> None:
             if prefix.startswith(forbidden):
                 self._answer(403, b"<Error><Code>AccessDenied</Code></Error>")
                 return
+            names = {name: name[len(prefix) :] for name in sorted(bucket) if name.startswith(prefix)}
+            folders = {below.partition(delimiter)[0] for below in names.values() if delimiter and delimiter in below}
             found = "".join(
                 f"<Contents><Key>{escape(name)}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
-                f"<ETag>&quot;{_tag(data)}&quot;</ETag><Size>{len(data)}</Size></Contents>"
-                for name, data in sorted(bucket.items())
-                if name.startswith(prefix)
+                f"<ETag>&quot;{_tag(bucket[name])}&quot;</ETag><Size>{len(bucket[name])}</Size></Contents>"
+                for name, below in names.items()
+                if not delimiter or delimiter not in below
             )
+            for folder in sorted(folders):
+                found += f"<CommonPrefixes><Prefix>{escape(prefix + folder + delimiter)}</Prefix></CommonPrefixes>"
             text = f'<?xml version="1.0"?><ListBucketResult><IsTruncated>false</IsTruncated>{found}</ListBucketResult>'
             self._answer(200, text.encode())
 
@@ -50,7 +54,8 @@ def s3_server(bucket: dict[str, bytes], forbidden: str = "nothing") -> Iterator[
             url = urlsplit(self.path)
             name = unquote(url.path).partition("/bucket/")[2]
             if not name:
-                self._list(parse_qs(url.query).get("prefix", [""])[0])
+                query = parse_qs(url.query)
+                self._list(query.get("prefix", [""])[0], query.get("delimiter", [""])[0])
                 return
             if name not in bucket:
                 self._answer(404)

@@ -40,6 +40,8 @@ _PAYLOADS = {
     "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
     "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
 }
+# How the values that an update leaves out are filled. hudi-rs does not know the mode FILL_UNAVAILABLE.
+_PARTIAL_UPDATES = {"", "IGNORE_DEFAULTS"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,6 +182,7 @@ class Hudi(Adapter):
                 timeline,
                 properties,
                 instant,
+                opens_metadata_table=self._opens_metadata_table,
                 written=partial(self.commits.written, table),
                 replaced=partial(self.commits.replaced, table),
             )
@@ -193,6 +196,25 @@ class Hudi(Adapter):
         snapshot = Snapshot(instant, int(instant), schema, SliceObjects(slices))
         self._last = key, snapshot
         return snapshot
+
+    def _opens_metadata_table(self) -> bool:
+        """Return whether the package `hudi` can open Hudi's metadata table, and the table has a list of files.
+
+        If the package cannot open it, it lists folders instead. Without the list, it takes the table to be empty.
+        """
+        from hudi import HudiTableBuilder
+
+        folder = ".hoodie/metadata"
+        if not any(name.endswith(".hfile") for name in self._storage.names(f"{folder}/files")):
+            return False
+        # The package opens this table without the storage options.
+        builder = HudiTableBuilder.from_base_uri(f"{self.uri}/{folder}")
+        builder = builder.with_options({"hoodie.table.partition.fields": "partition"})
+        try:
+            with _map_errors("no metadata table"):
+                return bool(completed_instants(builder.build().get_timeline()))
+        except UnsupportedError:
+            return False
 
     def _instant(self, timeline: Timeline, table: Any, as_of: AsOf) -> str:
         if as_of is None:
@@ -440,11 +462,14 @@ class _MergedRows:
 
 @contextmanager
 def _map_errors(problem: str) -> Iterator[None]:
-    """Map the exception of the `hudi` package, which does not export it, to `UnsupportedError`."""
+    """Map the exceptions of the `hudi` package, which does not export them, to `UnsupportedError`.
+
+    It panics for some schemas. A panic is not an `Exception`.
+    """
     try:
         yield
-    except Exception as error:
-        if type(error).__name__ != "HudiCoreError":
+    except BaseException as error:
+        if type(error).__name__ not in ("HudiCoreError", "PanicException"):
             raise
         raise UnsupportedError(f"{problem}: {error}") from error
 
@@ -473,4 +498,9 @@ def _check_supported(properties: Mapping[str, str], uri: str) -> None:
         if (mode is not None and mode not in _MERGES) or (mode is None and payload not in (None, *_PAYLOADS)):
             raise UnsupportedError(
                 f"{uri} merges records by {mode or payload}, which is not supported; read it with Spark"
+            )
+        partial_update = properties.get("hoodie.table.partial.update.mode", "")
+        if partial_update not in _PARTIAL_UPDATES:
+            raise UnsupportedError(
+                f"{uri} merges partial updates by {partial_update}, which is not supported; read it with Spark"
             )

@@ -1,8 +1,8 @@
 """Find the file groups of a table that the package `hudi` does not list.
 
-Without Hudi's metadata table, the package takes only folders without other folders for partitions, and never the folder
-`metadata`. In a table without partition columns, it looks for files only in the table's folder. With the metadata
-table, it leaves out file groups that have logs and no base file.
+Without Hudi's metadata table, or if it cannot open it, the package takes only folders without other folders for
+partitions, and never the folder `metadata`. In a table without partition columns, it looks for files only in the
+table's folder. With the metadata table, it leaves out file groups that have logs and no base file.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from parsieve.lake.hudi.commits import Group
 from parsieve.lake.hudi.timeline import Timeline
 from parsieve.lake.storage.storage import Storage
+from parsieve.sharing import cached_property
 
 _BASE = re.compile(r"([^_]+)_[^_]*_(\d{14,17})\.parquet")
 _LOG = re.compile(r"\.([^_]+)_(\d{14,17})\.log\.\d+(?:_\d+-\d+-\d+)?")
@@ -52,7 +53,7 @@ class _Files:
     sizes: dict[str, int | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Search:
     """A search for file groups in the folders of a table at an instant."""
 
@@ -60,6 +61,8 @@ class Search:
     timeline: Timeline
     properties: Mapping[str, str]
     instant: str
+    # Returns whether the package can read the metadata table. If it cannot, it does not say so.
+    opens_metadata_table: Callable[[], bool]
     # Returns the file groups that an instant of the active timeline wrote.
     written: Callable[[str], Collection[Group]]
     # Returns the file groups that some completed instants replaced.
@@ -86,11 +89,11 @@ class Search:
     def _has_partitions(self) -> bool:
         return bool(self.properties.get("hoodie.table.partition.fields"))
 
-    @property
+    @cached_property
     def _has_metadata_table(self) -> bool:
         """Return whether the package `hudi` lists the table by its metadata table."""
         partitions = self.properties.get("hoodie.table.metadata.partitions", "").split(",")
-        return self._version >= 8 and "files" in partitions
+        return self._version >= 8 and "files" in partitions and self.opens_metadata_table()
 
     @property
     def _version(self) -> int:
