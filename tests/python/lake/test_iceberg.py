@@ -327,6 +327,18 @@ def test_a_dropped_partition_column_is_ignored(catalog: SqlCatalog) -> None:
     ]
 
 
+def test_a_struct_may_lose_all_its_fields(catalog: SqlCatalog) -> None:
+    rows = pa.table({"a": [1, 2], "s": pa.array([{"x": 1}, {"x": 2}], pa.struct([("x", pa.int64())]))})
+    table = catalog.create_table("n.t", rows.schema)
+    table.append(rows)
+    with table.update_schema() as update:
+        update.delete_column(("s", "x"))
+    lake = open_lake(table)
+    (data_slice,) = lake.snapshot().slices
+    batches = lake.rows(data_slice).batches(lake.snapshot().schema)
+    assert [row for batch in batches for row in batch.to_pylist()] == [{"a": 1, "s": {}}, {"a": 2, "s": {}}]
+
+
 def now_in_its_own_millisecond() -> dt.datetime:
     """Return the time, once the clock shows a later millisecond: snapshots have timestamps in milliseconds."""
     now = time.time_ns()

@@ -202,6 +202,15 @@ def test_damaged_metadata_are_malformed(tmp_path: Path) -> None:
     assert ps.open_table(table.metadata).plan("id = 1").to_arrow().num_rows == 1
 
 
+@pytest.mark.parametrize("lost", ["snapshots", "current-snapshot-id"])
+def test_a_table_whose_current_snapshot_is_missing_is_malformed(tmp_path: Path, lost: str) -> None:
+    table = HandWrittenTable(tmp_path / "t", TWO_NUMBERS, UNPARTITIONED_PARTITION_SPEC)
+    table.add_rows(pa.table({"id": [1, 2], "v": [3, 4]}), 0)
+    table.change_metadata(lambda about: about.pop(lost))
+    with pytest.raises(ps.FormatError, match=r"do not contain the current snapshot, \d+; open an earlier"):
+        ps.open_table(table.metadata).plan("id = 1")
+
+
 def test_a_manifest_without_its_entries_is_malformed(tmp_path: Path) -> None:
     table = HandWrittenTable(tmp_path / "t", TWO_NUMBERS, UNPARTITIONED_PARTITION_SPEC)
     table.add_rows(pa.table({"id": [1, 2], "v": [3, 4]}), 0)
