@@ -6,7 +6,9 @@ import contextlib
 import datetime as dt
 import json
 import random
+import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,6 +21,7 @@ from pyiceberg.table import StaticTable
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     DateType,
+    DecimalType,
     ListType,
     LongType,
     MapType,
@@ -209,6 +212,22 @@ def test_a_table_whose_current_snapshot_is_missing_is_malformed(tmp_path: Path, 
     table.change_metadata(lambda about: about.pop(lost))
     with pytest.raises(ps.FormatError, match=r"do not contain the current snapshot, \d+; open an earlier"):
         ps.open_table(table.metadata).plan("id = 1")
+
+
+def test_a_manifest_may_refer_to_a_type_by_its_name(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "a", DecimalType(9, 2)), NestedField(2, "b", DecimalType(9, 2)))
+    fields = [PartitionField(number, 999 + number, IdentityTransform(), name) for number, name in ((1, "a"), (2, "b"))]
+    table = HandWrittenTable(tmp_path / "t", schema, PartitionSpec(*fields))
+    values = (Decimal("1.50"), Decimal("-2.00"))
+    table.add_rows(pa.table([pa.array([value], pa.decimal128(9, 2)) for value in values], ["a", "b"]), 0, *values)
+    path = table.folder / "metadata" / "manifest-1.avro"
+    first, second, *_ = definitions = re.findall(rb'{"type": "fixed"[^}]*decimal_9_2"}', data := path.read_bytes())
+    assert len(definitions) == 2
+    # Java defines each type once. Spaces keep the length of the header.
+    before, _, after = data.rpartition(second)
+    path.write_bytes(before + b'"decimal_9_2"'.ljust(len(first)) + after)
+    assert ps.open_table(table.metadata).plan("a = 1.5").to_arrow().to_pylist() == [{"a": values[0], "b": values[1]}]
+    assert ps.open_table(table.metadata).plan("b = 1.5").files == []
 
 
 def test_a_manifest_without_its_entries_is_malformed(tmp_path: Path) -> None:
