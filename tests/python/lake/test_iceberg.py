@@ -381,6 +381,8 @@ def test_the_current_metadata_file_is_found_or_ambiguous(catalog: SqlCatalog) ->
     (folder / "00001-another.metadata.json").write_bytes(current.read_bytes())
     with pytest.raises(ps.UnsupportedError, match="only its catalog"):
         open_lake(folder.parent)
+    for source in (current, str(current)):
+        assert len(open_lake(source).snapshot().slices) == 1
     (folder / "00001-another.metadata.json").unlink()
     (folder / "version-hint.text").write_text("0\n")
     # A writer died after it wrote the version, but before it wrote the hint.
