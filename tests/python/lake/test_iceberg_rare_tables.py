@@ -18,7 +18,7 @@ import pytest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import (
     DateType,
     DecimalType,
@@ -29,6 +29,7 @@ from pyiceberg.types import (
     StringType,
     StructType,
     TimestampNanoType,
+    TimestampType,
     UUIDType,
 )
 from support.iceberg_manifests import HandWrittenTable
@@ -149,6 +150,28 @@ def test_a_partition_has_the_uuid_of_a_column_that_its_file_lacks(tmp_path: Path
         plan = opened.plan(condition)
         assert len(plan.files) == len(rows)
         assert {row["id"]: row["u"] for row in plan.to_arrow().to_pylist()} == rows, condition
+
+
+@pytest.mark.parametrize("transform", [IdentityTransform(), DayTransform()])
+@pytest.mark.parametrize("unit", ["day", "us"])
+def test_a_partition_may_be_after_the_year_9999(tmp_path: Path, unit: str, transform: Any) -> None:
+    kind, arrow = (DateType(), pa.date32()) if unit == "day" else (TimestampType(), pa.timestamp("us"))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "t", kind))
+    table = HandWrittenTable(tmp_path / "t", schema, PartitionSpec(PartitionField(2, 1000, transform, "p")))
+    days = (-1, 20_000, 2_932_897)
+    per_day = 1 if unit == "day" else 86_400_000_000
+    for day in days:
+        value = pa.array([day * per_day], pa.int32() if unit == "day" else pa.int64()).cast(arrow)
+        partition = day if isinstance(transform, DayTransform) else day * per_day
+        table.add_rows(pa.table([[day], value], ["id", "t"]), 0, partition)
+    if isinstance(transform, IdentityTransform):
+        table.add_file(pa.table([[5]], schema=pa.schema([with_id("id", pa.int64(), 1)])), 0, days[-1] * per_day)
+    opened = ps.open_table(table.metadata)
+    opened.build_index("id")
+    assert set(opened.plan("t > DATE '2026-01-01'").to_arrow()["id"].to_pylist()) - {5} == {days[-1]}
+    assert len(opened.plan("t < DATE '2026-01-01'").to_arrow()) == 2
+    rows = opened.plan(f"id IN (5, {days[-1]})").to_arrow()
+    assert all(batch.column("t") == value for row in range(len(rows)) for batch in rows.slice(row, 1).to_batches())
 
 
 def test_a_partition_by_a_date_that_became_a_timestamp_skips_nothing(tmp_path: Path) -> None:
