@@ -91,7 +91,7 @@ def _format_of_object(source: Any) -> str | None:
 
 
 def _format_of_folder(source: Any, storage_options: Mapping[str, str] | None) -> str:
-    if isinstance(source, str) and source.endswith(ICEBERG_METADATA):
+    if isinstance(source, str | os.PathLike) and os.fsdecode(source).endswith(ICEBERG_METADATA):
         return "iceberg"
     storage = Storage(source, storage_options)
     if storage.is_local and not os.path.exists(storage.root):  # noqa: PTH110

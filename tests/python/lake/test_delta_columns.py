@@ -371,6 +371,7 @@ def test_actions_that_violate_the_protocol_are_rejected(tmp_path: Path) -> None:
     good: dict[str, Any] = {"path": "f", "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}
     wrong: list[dict[str, Any]] = [{"size": None}, {"size": 2**70}, {"path": None}, {"partitionValues": {"day": 5}}]
     wrong += [{"modificationTime": "x"}, {"deletionVector": {}}, {"partitionValues": [1]}]
+    wrong += [{"path": "a\0"}, {"path": "a%00"}]
     for change in wrong:
         log.write_text(json.dumps({"add": good | change}))
         with pytest.raises(ps.FormatError):

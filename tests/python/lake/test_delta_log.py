@@ -223,6 +223,15 @@ def test_partition_values_that_engines_read_differently_are_rejected(tmp_path: P
     assert by_id[3].partition_values["day"] == dt.date(1, 1, 1)
     with pytest.raises(ps.UnsupportedError, match="without a zone"):
         list(lake.read_keys(by_id[1], [("at",)]))
+    # Python has no such date.
+    log = tmp_path / "_delta_log" / f"{0:020}.json"
+    log.write_text(log.read_text().replace('"day":"2026-01-01"', '"day":"+10000-01-01"'))
+    assert len(ps.open_table(str(tmp_path)).plan("day > DATE '2026-01-01'").files) == 1
+    (far,) = (
+        data_slice for data_slice in open_lake(tmp_path).snapshot().slices if "day" not in data_slice.partition_values
+    )
+    with pytest.raises(ps.UnsupportedError, match="outside of the years 1 to 9999"):
+        list(lake.read_keys(far, [("day",)]))
 
 
 @pytest.mark.parametrize("text", ["1e-10000000", "1e-77", "1.005", "1000", "NaN", "sNaN", "1e10000000"])

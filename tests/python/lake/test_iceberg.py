@@ -327,6 +327,15 @@ def test_a_dropped_partition_column_is_ignored(catalog: SqlCatalog) -> None:
     ]
 
 
+def test_a_struct_may_lose_all_its_fields(catalog: SqlCatalog) -> None:
+    rows = pa.table({"a": [1, 2], "s": pa.array([{"x": 1}, {"x": 2}], pa.struct([("x", pa.int64())]))})
+    table = catalog.create_table("n.t", rows.schema)
+    table.append(rows)
+    with table.update_schema() as update:
+        update.delete_column(("s", "x"))
+    assert ps.open_table(table).plan("a > 0").to_arrow().to_pylist() == [{"a": 1, "s": {}}, {"a": 2, "s": {}}]
+
+
 def now_in_its_own_millisecond() -> dt.datetime:
     """Return the time, once the clock shows a later millisecond: snapshots have timestamps in milliseconds."""
     now = time.time_ns()
@@ -369,6 +378,8 @@ def test_the_current_metadata_file_is_found_or_ambiguous(catalog: SqlCatalog) ->
     (folder / "00001-another.metadata.json").write_bytes(current.read_bytes())
     with pytest.raises(ps.UnsupportedError, match="only its catalog"):
         open_lake(folder.parent)
+    for source in (current, str(current)):
+        assert len(open_lake(source).snapshot().slices) == 1
     (folder / "00001-another.metadata.json").unlink()
     (folder / "version-hint.text").write_text("0\n")
     # A writer died after it wrote the version, but before it wrote the hint.

@@ -6,7 +6,9 @@ import contextlib
 import datetime as dt
 import json
 import random
+import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -16,9 +18,10 @@ import pytest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import (
     DateType,
+    DecimalType,
     ListType,
     LongType,
     MapType,
@@ -26,6 +29,7 @@ from pyiceberg.types import (
     StringType,
     StructType,
     TimestampNanoType,
+    TimestampType,
     UUIDType,
 )
 from support.iceberg_manifests import HandWrittenTable
@@ -148,6 +152,28 @@ def test_a_partition_has_the_uuid_of_a_column_that_its_file_lacks(tmp_path: Path
         assert {row["id"]: row["u"] for row in plan.to_arrow().to_pylist()} == rows, condition
 
 
+@pytest.mark.parametrize("transform", [IdentityTransform(), DayTransform()])
+@pytest.mark.parametrize("unit", ["day", "us"])
+def test_a_partition_may_be_after_the_year_9999(tmp_path: Path, unit: str, transform: Any) -> None:
+    kind, arrow = (DateType(), pa.date32()) if unit == "day" else (TimestampType(), pa.timestamp("us"))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "t", kind))
+    table = HandWrittenTable(tmp_path / "t", schema, PartitionSpec(PartitionField(2, 1000, transform, "p")))
+    days = (-1, 20_000, 2_932_897)
+    per_day = 1 if unit == "day" else 86_400_000_000
+    for day in days:
+        value = pa.array([day * per_day], pa.int32() if unit == "day" else pa.int64()).cast(arrow)
+        partition = day if isinstance(transform, DayTransform) else day * per_day
+        table.add_rows(pa.table([[day], value], ["id", "t"]), 0, partition)
+    if isinstance(transform, IdentityTransform):
+        table.add_file(pa.table([[5]], schema=pa.schema([with_id("id", pa.int64(), 1)])), 0, days[-1] * per_day)
+    opened = ps.open_table(table.metadata)
+    opened.build_index("id")
+    assert set(opened.plan("t > DATE '2026-01-01'").to_arrow()["id"].to_pylist()) - {5} == {days[-1]}
+    assert len(opened.plan("t < DATE '2026-01-01'").to_arrow()) == 2
+    rows = opened.plan(f"id IN (5, {days[-1]})").to_arrow()
+    assert all(batch.column("t") == value for row in range(len(rows)) for batch in rows.slice(row, 1).to_batches())
+
+
 def test_a_partition_by_a_date_that_became_a_timestamp_skips_nothing(tmp_path: Path) -> None:
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "t", DateType()))
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "t"), spec_id=1)
@@ -200,6 +226,31 @@ def test_damaged_metadata_are_malformed(tmp_path: Path) -> None:
                 ps.open_table(table.metadata).plan("id = 1").to_arrow()
         path.write_bytes(data)
     assert ps.open_table(table.metadata).plan("id = 1").to_arrow().num_rows == 1
+
+
+@pytest.mark.parametrize("lost", ["snapshots", "current-snapshot-id"])
+def test_a_table_whose_current_snapshot_is_missing_is_malformed(tmp_path: Path, lost: str) -> None:
+    table = HandWrittenTable(tmp_path / "t", TWO_NUMBERS, UNPARTITIONED_PARTITION_SPEC)
+    table.add_rows(pa.table({"id": [1, 2], "v": [3, 4]}), 0)
+    table.change_metadata(lambda about: about.pop(lost))
+    with pytest.raises(ps.FormatError, match=r"do not contain the current snapshot, \d+; open an earlier"):
+        ps.open_table(table.metadata).plan("id = 1")
+
+
+def test_a_manifest_may_refer_to_a_type_by_its_name(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "a", DecimalType(9, 2)), NestedField(2, "b", DecimalType(9, 2)))
+    fields = [PartitionField(number, 999 + number, IdentityTransform(), name) for number, name in ((1, "a"), (2, "b"))]
+    table = HandWrittenTable(tmp_path / "t", schema, PartitionSpec(*fields))
+    values = (Decimal("1.50"), Decimal("-2.00"))
+    table.add_rows(pa.table([pa.array([value], pa.decimal128(9, 2)) for value in values], ["a", "b"]), 0, *values)
+    path = table.folder / "metadata" / "manifest-1.avro"
+    first, second, *_ = definitions = re.findall(rb'{"type": "fixed"[^}]*decimal_9_2"}', data := path.read_bytes())
+    assert len(definitions) == 2
+    # Java defines each type once. Spaces keep the length of the header.
+    before, _, after = data.rpartition(second)
+    path.write_bytes(before + b'"decimal_9_2"'.ljust(len(first)) + after)
+    assert ps.open_table(table.metadata).plan("a = 1.5").to_arrow().to_pylist() == [{"a": values[0], "b": values[1]}]
+    assert ps.open_table(table.metadata).plan("b = 1.5").files == []
 
 
 def test_a_manifest_without_its_entries_is_malformed(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from parsieve._core import FormatError, UnsupportedError, delta_adds
@@ -257,7 +258,10 @@ class _Replay:
     def files(self) -> LogFiles:
         """Return the files in the table after all actions."""
         with _checked():
-            return LogFiles.concatenated(self._parts).without(self._removed).without_duplicates()
+            files = LogFiles.concatenated(self._parts).without(self._removed).without_duplicates()
+            if pc.any(pc.match_substring(files.path, "\0")).as_py():
+                raise ValueError("the path of a file contains a null character")
+            return files
 
 
 @contextmanager

@@ -41,6 +41,8 @@ _TYPES = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+# The beginning of a date or timestamp before the year 1 or after the year 9999.
+_FAR_YEAR = re.compile(r"-|0000-|[+]?\d{5,}-")
 _DECIMAL = re.compile(r"decimal\((\d+), *(-?\d+)\)")
 
 
@@ -144,6 +146,8 @@ def partition_value(text: str | None, kind: pa.DataType) -> tuple[object, bool]:
         return None, True
     if pt.is_binary(kind):
         raise DoubtfulValueError("a binary value, which some libraries escape but do not unescape")
+    if (pt.is_date(kind) or pt.is_timestamp(kind)) and _FAR_YEAR.match(text):
+        raise DoubtfulValueError("outside of the years 1 to 9999, the only ones that Python supports")
     try:
         if pt.is_timestamp(kind):
             moment = dt.datetime.fromisoformat(text)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,6 +20,41 @@ _LONG, _FIXED, _BYTES, _OPTION, _RECORD, _LIST, _MAP = range(7)
 ENCODED = "encoded"
 _COLUMN = {pa.int64(): 16, pa.string(): 17, pa.binary(): 18, ENCODED: 19}
 _COLUMN |= {pa.map_(pa.int32(), pa.int64()): 20, pa.map_(pa.int32(), pa.binary()): 21}
+# The key of the schema in the header of an Avro file.
+_SCHEMA = "avro.schema"
+
+
+@cache
+def manifest_class() -> Any:
+    """Return a class of Avro files whose schema may define a fixed type once and then refer to it by name.
+
+    Java writes such schemas if partitions have several decimals of one type. pyiceberg cannot read them.
+    """
+    from pyiceberg.avro.file import AvroFile
+
+    class Manifest(AvroFile[Any]):
+        def _read_header(self) -> Any:
+            header = super()._read_header()
+            if _SCHEMA in header.meta:
+                header.meta[_SCHEMA] = json.dumps(_without_names(json.loads(header.meta[_SCHEMA]), {}))
+            return header
+
+    return Manifest
+
+
+def _without_names(schema: Any, defined: dict[str, Any]) -> Any:
+    """Return an Avro schema in which the names of fixed types are replaced by their definitions."""
+    match schema:
+        case {"type": "fixed", "name": str(name)}:
+            defined[name] = schema
+        case dict():
+            places = ("type", "fields", "items", "values")
+            return schema | {place: _without_names(schema[place], defined) for place in places if place in schema}
+        case list():
+            return [_without_names(part, defined) for part in schema]
+        case str():
+            return defined.get(schema, schema)
+    return schema
 
 
 def read_columns(file: AvroFile[Any], kinds: Mapping[int, Any]) -> dict[int, pa.Array]:

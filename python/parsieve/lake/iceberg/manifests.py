@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
-from parsieve.lake.iceberg.avro import ENCODED, decoder_of, read_columns, read_records
+from parsieve.lake.iceberg.avro import ENCODED, decoder_of, manifest_class, read_columns, read_records
 from parsieve.lake.iceberg.errors import readable
 
 if TYPE_CHECKING:
@@ -344,7 +344,6 @@ def _opened(io: Any, manifest: Any) -> AvroFile[Any]:
 
     pyiceberg itself reads those of version 2, which have no deletion vectors.
     """
-    from pyiceberg.avro.file import AvroFile
     from pyiceberg.manifest import (
         MANIFEST_ENTRY_SCHEMAS,
         DataFile,
@@ -354,12 +353,13 @@ def _opened(io: Any, manifest: Any) -> AvroFile[Any]:
         ManifestEntryStatus,
     )
 
-    return AvroFile[ManifestEntry](
+    file: AvroFile[Any] = manifest_class()(
         io.new_input(manifest.manifest_path),
         MANIFEST_ENTRY_SCHEMAS[3],
         read_types={-1: ManifestEntry, 2: DataFile},
         read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
     )
+    return file
 
 
 @cache

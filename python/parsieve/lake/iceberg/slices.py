@@ -98,7 +98,11 @@ class TableState:
     def folder(self, spec_id: int, record: Any) -> str:
         """Return the path of a partition, "" in a table without partitions."""
         spec = self.specs[spec_id]
-        folder: str = spec.partition_to_path(record, self._iceberg_schema) if spec.fields else ""
+        try:
+            folder: str = spec.partition_to_path(record, self._iceberg_schema) if spec.fields else ""
+        except (ValueError, OverflowError):
+            # Python has no dates outside of the years 1 to 9999.
+            folder = "/".join(f"{field.name}={record[place]}" for place, field in enumerate(spec.fields))
         return folder
 
     def values(self, spec_id: int, record: Any) -> dict[int, Any]:
@@ -175,7 +179,8 @@ class IcebergSlices(Slices):
         self._partitions = [] if partitions is None else partitions
         for (spec_id, _), record in files.partitions if partitions is None else ():
             values = table.values(spec_id, record)
-            self._partitions.append(_Partition(table.folder(spec_id, record), values, table.matching(values)))
+            known = {number: value for number, value in values.items() if not isinstance(value, pa.Scalar)}
+            self._partitions.append(_Partition(table.folder(spec_id, record), known, table.matching(values)))
 
     def __len__(self) -> int:
         return len(self.files)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from parsieve._core import UnsupportedError
+from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot, Statistics, milliseconds
 from parsieve.lake.iceberg.errors import readable
 from parsieve.lake.iceberg.manifests import DeleteFile, data_files
@@ -114,6 +114,7 @@ class Iceberg(Adapter):
             iceberg_schema = metadata.schema_by_id(current.schema_id) or iceberg_schema
         schema = _arrow_schema(iceberg_schema)
         if current is None:
+            _check_is_empty(metadata, self.uri)
             return Snapshot(None, 0, schema, SliceObjects(()))
         # Manifests never change, but the table's metadata determine how to read their files.
         with readable(f"the name mapping of {self.uri}"):
@@ -203,6 +204,16 @@ class Iceberg(Adapter):
         """Return the data file as a source on pyiceberg's filesystem."""
         native: IcebergFile = file_slice.native
         return _place(native.io, native.path) or native.io.new_input(native.path).open()
+
+
+def _check_is_empty(metadata: Any, uri: str) -> None:
+    """Raise `FormatError` if a table without a current snapshot should have one: its files would be ignored."""
+    main = metadata.refs.get("main")
+    missing = metadata.current_snapshot_id if main is None else main.snapshot_id
+    if missing is not None:
+        raise FormatError(
+            f"the metadata of {uri} do not contain the current snapshot, {missing}; open an earlier metadata file"
+        )
 
 
 def _snapshot_at(table: Any, as_of: AsOf) -> Any:

@@ -176,8 +176,9 @@ def conform(array: pa.Array, target: pa.DataType, matching: Matching) -> pa.Arra
     if source == target and (matching == BY_NAME or not pt.is_nested(target)):
         return array
     if pt.is_struct(source) and pt.is_struct(target):
-        valid = array.is_valid() if array.null_count else None
         fields, children = list(target), []
+        # A struct without fields has the length of its mask.
+        valid = array.is_valid() if array.null_count or not fields else None
         find = matching.index(list(source))
         for child in fields:
             number = find(child)
