@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve.index.build.expired import repeat_if_expired
-from parsieve.index.log.columns import column_paths, indexed_name
+from parsieve.index.log.columns import column_paths, indexed_name, listed_names
 from parsieve.index.log.commit import Layout
 from parsieve.index.log.garbage import OLDER_THAN
 from parsieve.index.table_index import TableIndex
@@ -407,7 +407,7 @@ class IndexedTable:
         """Return the paths of indexed columns with these names in a schema."""
         if columns is None:
             return None
-        listed = [columns] if isinstance(columns, str | tuple) else list(columns)
+        listed = listed_names(columns)
         view = self.opened.index.newest()
         indexed = () if view is None else view.named(schema).commit.indexed
         # A name may contain a dot.

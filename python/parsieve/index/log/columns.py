@@ -44,12 +44,16 @@ def paths_of(columns: Sequence[str | Sequence[str]]) -> list[ColumnPath]:
 
 def column_paths(columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) -> list[ColumnPath]:
     """Return the paths of columns that a caller named: one name, or a list of names."""
+    by_name = ColumnNames(schema)
+    return [_values_path(by_name, [name] if isinstance(name, str) else name) for name in listed_names(columns)]
+
+
+def listed_names(columns: ColumnName | Sequence[ColumnName]) -> list[ColumnName]:
+    """Return the names that a caller passed: one name, or a list of names."""
     if not isinstance(columns, Iterable):
         raise TypeError(f"columns must be a name, or a list of names, not {columns!r}")
     # A name may be the empty text, but `()` means no columns.
-    names = [columns] if columns != () and isinstance(columns, str | tuple) else list(columns)
-    by_name = ColumnNames(schema)
-    return [_values_path(by_name, [name] if isinstance(name, str) else name) for name in names]
+    return [columns] if columns != () and isinstance(columns, str | tuple) else list(columns)
 
 
 def _values_path(names: ColumnNames, parts: Sequence[str]) -> ColumnPath:
