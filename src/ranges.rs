@@ -51,7 +51,8 @@ impl Fetched {
 
     /// Adds the bytes at offset `start`.
     pub fn insert(&mut self, start: u64, bytes: Vec<u8>) {
-        if bytes.is_empty() {
+        // No file has bytes at or after offset 2^64 - 1.
+        if bytes.is_empty() || start.checked_add(to_u64(bytes.len())).is_none() {
             return;
         }
         let before = self.parts.range_mut(..=start).next_back();
@@ -143,6 +144,16 @@ pub(super) mod tests {
 
     use super::*;
     use crate::error::Result;
+
+    #[test]
+    fn bytes_after_the_last_offset_are_ignored() {
+        let mut fetched = Fetched::new();
+        for start in [u64::MAX, u64::MAX - 1, u64::MAX - 2] {
+            fetched.insert(start, vec![7, 8]);
+        }
+        assert_eq!(fetched.get(&(u64::MAX - 2..u64::MAX)), Some(&[7, 8][..]));
+        assert_eq!(fetched.parts.len(), 1);
+    }
 
     /// Runs a step to its end over a whole file, and returns the result with the ranges that were read. Checks that
     /// every range is inside the file, not empty, and not fetched before.

@@ -208,8 +208,10 @@ pub(super) fn single(
         return if dates.is_null(0) { Err(PyTypeError::new_err(NO_NULLS)) } else { Ok(dates) };
     }
     let array = pyarrow(py)?.call_method1(intern!(py, "array"), (vec![value], data_type)).map_err(|error| {
-        if data_type.is_some() {
-            return error;
+        if let Some(data_type) = data_type {
+            let overflows = error.is_instance_of::<PyOverflowError>(py);
+            let problem = || PyValueError::new_err(format!("{value} has no exact form as {data_type}"));
+            return if overflows { problem() } else { error };
         }
         let kind = value.get_type().qualname().map_or_else(|_| "value".to_owned(), |name| name.to_string());
         PyTypeError::new_err(format!("pyarrow has no Arrow type for this {kind}; pass type= or another value"))

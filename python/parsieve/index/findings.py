@@ -12,6 +12,8 @@ from parsieve.index.build.lost import find_column
 from parsieve.index.log.commit import BloomState, ColumnState
 from parsieve.lake.base import ColumnPath, Lake, Location, Slice, Snapshot
 
+# The errors if a file was changed or removed after the snapshot, so that the index no longer answers for it.
+CHANGED = (ConflictError, FileNotFoundError)
 # The problem of an indexed slice that cannot be read now, for example because a key is missing.
 UNREADABLE_ROWS = "the index cannot be checked, because the rows cannot be read: {}"
 
@@ -42,7 +44,11 @@ Lie = IndexProblem
 def current_rows(
     state: ColumnState | BloomState, bound: Mapping[Location, str], lake: Lake, snapshot: Snapshot
 ) -> Iterator[tuple[Slice, Iterator[pa.Array]]]:
-    """Yield the slices whose current version the index covers, each with the values of the column, or lists of them."""
+    """Yield the slices whose current version the index covers, each with the values of the column, or lists of them.
+
+    The values raise one of the errors in `CHANGED` if the slice changed after the snapshot. That is only certain after
+    the last value, so read all of them before you report a problem.
+    """
     column = find_column(snapshot.schema, state)
     if column is None:
         return
@@ -53,12 +59,14 @@ def current_rows(
 
 
 def _values(lake: Lake, file_slice: Slice, path: ColumnPath) -> Iterator[pa.Array]:
-    try:
-        for batch in lake.read_keys(file_slice, [path]):
-            yield batch.column(0)
-    except (ConflictError, FileNotFoundError):
-        # The file was changed or removed after the snapshot, so the index no longer answers for it.
-        return
+    for batch in lake.read_keys(file_slice, [path]):
+        yield batch.column(0)
+
+
+def read_rest(values: Iterator[pa.Array]) -> None:
+    """Read the values that a check has not read."""
+    for _ in values:
+        pass
 
 
 def reason_of(error: OSError) -> str:

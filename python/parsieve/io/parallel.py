@@ -13,6 +13,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import Self, TextIO, TypeVar
 
+# No work has more parts that could run at once.
+MOST_THREADS = 1 << 16
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -27,7 +30,7 @@ def thread_count(threads: int | None) -> int:
         raise TypeError(f"threads must be an integer or None, not {threads!r}")
     if threads < 1:
         raise ValueError(f"threads must be at least 1, not {threads}")
-    return operator.index(threads)
+    return min(operator.index(threads), MOST_THREADS)
 
 
 def map_in_threads(

@@ -37,7 +37,7 @@ impl<K: Key> SortedBuild<K> {
     /// Creates a build over locations `0..num_locations` with the given number of threads.
     pub fn new(rows: SortedRows<K>, num_locations: u32, options: Options, threads: usize) -> Result<Self> {
         let threads = threads.max(1);
-        let share = rows.len().div_ceil(threads * PARTITIONS_PER_THREAD).max(MIN_PARTITION);
+        let share = rows.len().div_ceil(threads.saturating_mul(PARTITIONS_PER_THREAD)).max(MIN_PARTITION);
         let waiting = rows.shares(share).into();
         // Checks the number of locations.
         Builder::<K>::new(num_locations, options)?;
@@ -154,6 +154,13 @@ mod tests {
         let Built { segments: more, spans } = build.finish().unwrap();
         segments.extend(more);
         assert_eq!(Built { segments, spans }, expected::<K>(rows, options));
+    }
+
+    #[test]
+    fn any_number_of_threads_is_allowed() {
+        let pairs = vec![(5, 0), (3, 1)];
+        let expected = build_pairs(pairs.clone(), 2, Options::default(), 1).unwrap();
+        assert_eq!(build_pairs(pairs, 2, Options::default(), 1 << 62).unwrap(), expected);
     }
 
     proptest! {

@@ -440,6 +440,13 @@ def test_errors_count_rows_from_the_start_of_the_column() -> None:
         filter.insert(pa.array([1] * 1500 + [2**40] + [1] * 1500))
 
 
+def test_a_value_beyond_its_type_raises_value_error() -> None:
+    filter = ps.BloomFilter(num_bytes=32, type=pa.timestamp("s"))
+    for value in (2**63, float("inf")):
+        with pytest.raises(ValueError, match=r"has no exact form as timestamp\[s\]"):
+            filter.might_contain(value, type=pa.timestamp("s"))
+
+
 def test_invalid_arguments_raise() -> None:
     filter = ps.BloomFilter(num_bytes=32)
     column = pa.array([1])

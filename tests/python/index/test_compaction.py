@@ -124,6 +124,29 @@ def test_compactions_with_stored_keys_do_not_read_the_table(tmp_path: Path) -> N
     assert answers(view, after, keys) == answers(fresh, after, keys)
 
 
+@pytest.mark.parametrize("damage", ["flipped", "missing"])
+def test_a_compaction_reads_the_table_if_stored_keys_are_damaged(tmp_path: Path, damage: str) -> None:
+    lake = ModelLake(SCHEMA)
+    index = TableIndex(tmp_path)
+    build(index, lake, clustered(lake, 3), keep_keys=True)
+    damage_keys(tmp_path, damage)
+    after = lake.change({place("g"): rows(61, None)})
+    view = index.update(lake, after, progress=False)
+    assert all(state.deltas for state in view.columns.values())
+    view = index.compact(lake, after, progress=False)
+    assert all(state.deltas == () for state in view.columns.values())
+    assert index.verify(lake, after) == []
+
+
+def damage_keys(index: Path, damage: str) -> None:
+    for file in (index / "segments").iterdir():
+        stored = file.read_bytes()
+        file.unlink()
+        if damage == "flipped":
+            at = stored.rindex(b"SvK1") + 6
+            file.write_bytes(stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :])
+
+
 def test_a_compaction_needs_the_table_unless_the_index_has_the_keys(tmp_path: Path) -> None:
     lake = ModelLake(SCHEMA)
     index = TableIndex(tmp_path)

@@ -181,3 +181,18 @@ def test_a_table_without_an_index_cannot_be_converted(tmp_path: Path) -> None:
     write_deltalake(tmp_path, pa.table({"id": [1]}))
     with pytest.raises(ps.IndexNotFoundError, match="build one first"):
         ps.open_table(tmp_path).convert_index()
+
+
+@pytest.mark.parametrize("damage", ["flipped", "missing"])
+def test_an_error_about_damaged_keys_names_the_column_and_the_fix(folder: Path, damage: str) -> None:
+    table = ps.open_table(folder)
+    write_deltalake(folder, pa.table({"id": [300], "name": ["new"], "score": [0.5]}), mode="append")
+    table.update_index(progress=False, compact=False)
+    for file in Path(str(table.opened.index.store)).glob("segments/*"):
+        stored = file.read_bytes()
+        file.unlink()
+        if damage == "flipped":
+            at = stored.rindex(b"SvK1") + 6
+            file.write_bytes(stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :])
+    with pytest.raises(ps.FormatError, match=r"cannot compact the index of (id|name|score); build it again: "):
+        table.compact_index(progress=False)

@@ -275,3 +275,20 @@ def test_a_version_whose_answer_was_lost_keeps_its_files_after_a_later_error(
     assert table.verify_index() == []
     table.update_index(progress=False)
     assert [Path(path).stem for path in table.plan("k = 1000", row_groups=False, stale="error").files] == ["new"]
+
+
+@pytest.mark.parametrize("kind", ["sieve", "bloom", "text", "words"])
+def test_files_that_change_during_a_verification_are_no_problems(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "table"
+    folder.mkdir()
+    changed = folder / "changed.parquet"
+    pq.write_table(pa.table({"s": ["seen before", "as well"]}), changed)
+    pq.write_table(pa.table({"s": ["one more"]}), folder / "same.parquet")
+    table = ps.open_table(folder)
+    table.build_index("s", kind, progress=False)
+    snapshot = table.opened.lake.snapshot()
+    # More batches than a check reads before it finds the first problem.
+    pq.write_table(pa.table({"s": [f"never seen {number}" for number in range(200_000)] + [None]}), changed)
+    assert table.opened.index.verify(table.opened.lake, snapshot) == []
+    changed.unlink()
+    assert table.opened.index.verify(table.opened.lake, snapshot) == []

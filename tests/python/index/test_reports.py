@@ -427,6 +427,16 @@ def test_a_negative_age_removes_nothing(folder: Path, older_than: dt.timedelta |
     assert sorted(index_of(folder).rglob("*")) == before
 
 
+@pytest.mark.parametrize("older_than", [float("nan"), float("inf"), 1e300, 1 << 70])
+def test_an_age_that_is_out_of_range_removes_nothing(folder: Path, older_than: float) -> None:
+    table = ps.open_table(folder)
+    table.build_index("k", kind="sieve")
+    before = sorted(index_of(folder).rglob("*"))
+    with pytest.raises(ValueError, match=r"older_than is out of range: .* days; pass a number such as 7"):
+        table.expire_index(older_than)
+    assert sorted(index_of(folder).rglob("*")) == before
+
+
 def test_reports_distinguish_files_that_no_update_will_index(folder: Path) -> None:
     pq.write_table(pa.table({"k": ["text"], "n": [1]}), folder / "other type.parquet")
     table = ps.open_table(folder)

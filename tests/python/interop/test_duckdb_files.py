@@ -5,6 +5,8 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
@@ -105,3 +107,25 @@ def test_duckdb_excludes_the_same_values(tmp_path: Path) -> None:
         query = "SELECT bloom_filter_excludes FROM parquet_bloom_probe(?, 'c', ?)"
         answers = [connection.execute(query, [str(path), probe]).fetchall() for probe in probes]
     assert [not excluded for ((excluded,),) in answers] == ours.check(pa.array(probes, pa.int64())).to_pylist()
+
+
+@pytest.mark.filterwarnings("ignore::parsieve.ParsieveWarning")
+@pytest.mark.parametrize("indexed", [False, True])
+def test_the_end_of_the_day_is_found(tmp_path: Path, indexed: bool) -> None:
+    """For DuckDB, 24:00:00 is a time. For Polars, it is null."""
+    folder = tmp_path / "table"
+    folder.mkdir()
+    table = ps.open_table(folder)
+    with duckdb.connect() as connection:
+        for number, time in enumerate(["12:00:00", "24:00:00"]):
+            query = f"SELECT {number} AS id, TIME '{time}' AS closes"
+            connection.sql(query).write_parquet(str(folder / f"{number}.parquet"))
+        if indexed:
+            table.build_index("closes", "sieve", progress=False)
+        dataset = table.dataset()  # noqa: F841
+        for condition in ("closes = TIME '24:00:00'", "closes > TIME '23:59:59.999999'", "closes IN (TIME '24:00:00')"):
+            assert connection.execute(f"SELECT id FROM dataset WHERE {condition}").fetchall() == [(1,)], condition
+    # A column of microseconds has no time between this one and 24:00:00.
+    last = pa.scalar(86_400 * 10**9 - 1, pa.time64("ns"))
+    for where in (pc.field("closes") == pq.read_table(folder / "1.parquet")["closes"][0], pc.field("closes") > last):
+        assert str(folder / "1.parquet") in table.plan(where).files

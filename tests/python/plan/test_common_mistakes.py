@@ -179,7 +179,12 @@ def test_errors_about_arguments_of_a_wrong_type_name_the_argument(folder: Path) 
         with pytest.raises(TypeError, match=r"a time zone is a name such as 'Europe/Madrid'.* not zoneinfo"):
             work()
     wrong = 5
-    for work in (lambda: table.build_index(wrong), lambda: table.drop_index(wrong), lambda: table.advise(wrong)):
+    for work in (
+        lambda: table.build_index(wrong),
+        lambda: table.compact_index(wrong),
+        lambda: table.drop_index(wrong),
+        lambda: table.advise(wrong),
+    ):
         with pytest.raises(TypeError, match="columns must be a name, or a list of names, not 5"):
             work()
     with pytest.raises(TypeError, match=r'storage_options must be a dict such as \{"aws_region": .*, not int'):
@@ -200,6 +205,9 @@ def test_threads_must_be_a_number(folder: Path) -> None:
         plan.to_arrow(threads=0)
     threads = np.int64(2)
     assert plan.to_arrow(threads=threads).num_rows == 3
+    for threads in (1 << 62, 1 << 70):
+        assert plan.to_arrow(threads=threads).num_rows == 3
+        assert ps.open_table(folder).build_index("id", "sieve", threads=threads, progress=False).files == 3
 
 
 @pytest.mark.filterwarnings("ignore::parsieve.ParsieveWarning")

@@ -88,6 +88,10 @@ def test_other_functions_exclude_nothing(tmp_path: Path) -> None:
     with pytest.raises(ps.UnsupportedError, match="only a Sieve index"):
         table.build_index("lower(email)", "bloom")
     assert ps.key("tenant", "id") == "key(tenant, id)"
+    wrong: Any
+    for wrong in (5, ("box", "id")):
+        with pytest.raises(TypeError, match=r"a column of a key is a name, such as 'id' or 'box.id', not "):
+            ps.key("tenant", wrong)
 
 
 def test_a_column_with_the_name_of_an_expression_wins(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from parsieve import _core
 from parsieve._core import ParsieveError
 from parsieve.index.bloom.reader import BloomReader
 from parsieve.index.bloom.shelf import Filled, unshelve
-from parsieve.index.findings import UNREADABLE_ROWS, IndexProblem, current_rows, name_of
+from parsieve.index.findings import CHANGED, UNREADABLE_ROWS, IndexProblem, current_rows, name_of, read_rest
 from parsieve.index.log.commit import TEXT_FORM, BloomState, Content, TextState
 from parsieve.index.log.parts import doubt_of
 from parsieve.index.scan.units import UnitNumbers
@@ -49,8 +49,13 @@ def verify(store: Store, state: BloomState, lake: Lake | None, snapshot: Snapsho
     if not problems and lake is not None and snapshot is not None:
         for file_slice, rows in current_rows(state, bound, lake, snapshot):
             filled = shelved.get(file_slice.location)
+            if filled is None or filled.unknown:
+                continue
             try:
-                problem = None if filled is None or filled.unknown else _missing_value(filled, rows, content)
+                problem = _missing_value(filled, rows, content)
+                read_rest(rows)
+            except CHANGED:
+                continue
             except (ParsieveError, OSError) as error:
                 problem = UNREADABLE_ROWS.format(error)
                 problems.append(IndexProblem(path, name_of(file_slice.location), problem, loses_rows=False))

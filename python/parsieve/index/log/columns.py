@@ -49,7 +49,7 @@ def column_paths(columns: ColumnName | Sequence[ColumnName], schema: pa.Schema) 
 
 
 def listed_names(columns: ColumnName | Sequence[ColumnName]) -> list[ColumnName]:
-    """Return the columns that a caller named, as a list."""
+    """Return the names that a caller passed: one name, or a list of names."""
     if not isinstance(columns, Iterable):
         raise TypeError(f"columns must be a name, or a list of names, not {columns!r}")
     # A name may be the empty text, but `()` means no columns.

@@ -156,7 +156,10 @@ def _limit(older_than: OlderThan) -> tuple[float, dt.timedelta | None]:
             raise ValueError("older_than is a datetime without a time zone; add one, such as datetime.UTC")
         return older_than.timestamp(), None
     if isinstance(older_than, (int, float)) and not isinstance(older_than, bool):
-        older_than = dt.timedelta(days=older_than)
+        try:
+            older_than = dt.timedelta(days=older_than)
+        except (OverflowError, ValueError):
+            raise ValueError(f"older_than is out of range: {older_than} days; pass a number such as 7") from None
     if not isinstance(older_than, dt.timedelta):
         raise TypeError(
             "older_than must be a number of days, a timedelta or a datetime, such as timedelta(days=7), "

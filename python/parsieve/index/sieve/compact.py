@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parsieve import _core
-from parsieve._core import FormatError
+from parsieve._core import FormatError, ParsieveError
 from parsieve.errors import ColumnNotFoundError, ConflictError, IndexNotFoundError, not_indexed
 from parsieve.index.build.executor import Executor
 from parsieve.index.build.lost import why_lost
@@ -196,7 +196,11 @@ class _Table:
         state = reader.state
         assert state.layout is not None
         if state.layout.keep_keys:
-            return CompactedColumn(state, compact_keys(self._store, reader, masks))
+            try:
+                return CompactedColumn(state, compact_keys(self._store, reader, masks))
+            except (ParsieveError, FileNotFoundError):
+                # The stored keys are damaged or missing, but the table has them.
+                return None
         if masks.share >= MOST_MASKED:
             return None
         slices = self._readable(state, bound)
@@ -262,7 +266,10 @@ def compact_column(store: Store, state: ColumnState, options: _core.SieveOptions
     places = [(location.partition, location.group) for location in sorted(bound)]
     with Room(WAITING) as room:
         sections = Sections(room)
-        root, _ = timeline.compact(places, ReadAhead(store, state), sections.add, options)
+        try:
+            root, _ = timeline.compact(places, ReadAhead(store, state), sections.add, options)
+        except (ParsieveError, FileNotFoundError) as error:
+            raise _unreadable(reader, str(error)) from error
         size = sections.size()
         return put_base(store, reader.axis, BuiltColumn(root, sections.finish(), size), instant_of(state))
 
@@ -292,8 +299,8 @@ def instant_of(state: ColumnState) -> int:
     return state.deltas[-1].instant if state.deltas else state.base.instant
 
 
-def _unreadable(reader: ColumnReader) -> FormatError:
-    problems = "; ".join(f"{name}: {reason}" for name, reason in reader.doubts.items())
+def _unreadable(reader: ColumnReader, problem: str | None = None) -> FormatError:
+    problems = problem or "; ".join(f"{name}: {reason}" for name, reason in reader.doubts.items())
     return FormatError(f"cannot compact the index of {'.'.join(reader.state.path)}; build it again: {problems}")
 
 

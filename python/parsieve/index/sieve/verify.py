@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from parsieve import _core
 from parsieve._core import ParsieveError
-from parsieve.index.findings import UNREADABLE_ROWS, IndexProblem, current_rows, name_of, reason_of
+from parsieve.index.findings import CHANGED, UNREADABLE_ROWS, IndexProblem, current_rows, name_of, read_rest, reason_of
 from parsieve.index.log.commit import ColumnState
 from parsieve.index.scan.units import UnitCutter
 from parsieve.index.sieve.query import is_nan, is_null
@@ -89,6 +89,9 @@ def _lost_rows(reader: InspectedColumn, timeline: Timeline, lake: Lake, snapshot
                     break
                 if pairs.num_bytes > PAIRS_BYTES:
                     problem = problem or lookup.missing_key(pairs)
+            read_rest(rows)
+        except CHANGED:
+            continue
         except (ParsieveError, OSError) as error:
             yield IndexProblem(path, name_of(file_slice.location), UNREADABLE_ROWS.format(error), loses_rows=False)
             continue

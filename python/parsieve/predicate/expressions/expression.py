@@ -240,5 +240,9 @@ def key(*columns: str) -> str:
     """
     if len(columns) < 2:
         raise ValueError("a composite key has at least two columns")
-    names = [str(Column(tuple(column.split(".")), pa.null())) for column in columns]
+    given: tuple[object, ...] = columns
+    for column in given:
+        if not isinstance(column, str):
+            raise TypeError(f"a column of a key is a name, such as 'id' or 'box.id', not {column!r}")
+    names = [str(Column(tuple(name.split(".")), pa.null())) for name in columns]
     return f"key({', '.join(names)})"
