@@ -326,6 +326,9 @@ def _compare_nearest(column: Column, op: Operator, nearest: NearestValues, text:
             return true_unless_null(column, f"{column} = {text}")
         case "<" | "<=" if nearest.floor is None:
             return false_unless_null(column, f"{column} {op} {text}")
+        case ">" | ">=" if nearest.ceil is None and pa.types.is_time(column.value_type):
+            # A column may have the time 24:00:00, which is not a literal.
+            return Compare(column, ">", Literal(nearest.floor))
         case ">" | ">=" if nearest.ceil is None:
             return false_unless_null(column, f"{column} {op} {text}")
         # The bounds of a file are values of this type, and the type has no value between the literal and its neighbor.

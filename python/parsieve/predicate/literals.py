@@ -82,11 +82,13 @@ def nearest_values(value: Value, type: pa.DataType, zone: str | None = None) -> 
         clock = read_clock(value) if isinstance(value, str) else value
         if not isinstance(clock, Clock):
             raise NotUnderstoodError("{column} is a time of day; write '12:30:00'")
-        time, last = clock.nanos / NANOS[type.unit], DAY_NANOS // NANOS[type.unit] - 1
-        if not 0 <= time <= last:
+        if not 0 <= clock.nanos < DAY_NANOS:
             # DuckDB writes 24:00:00, which Polars reads as null.
             raise NotUnderstoodError("engines disagree about times outside of a day, such as 24:00:00")
-        return _nearest_integers(time, 0, last, lambda number: _integer_scalar(number, type))
+        per = NANOS[type.unit]
+        return _nearest_integers(
+            clock.nanos / per, 0, DAY_NANOS // per - 1, lambda number: _integer_scalar(number, type)
+        )
     if types.is_string(type) or types.is_large_string(type) or types.is_string_view(type):
         if isinstance(value, str):
             try:

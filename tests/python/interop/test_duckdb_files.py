@@ -125,7 +125,12 @@ def test_the_end_of_the_day_is_found(tmp_path: Path, indexed: bool) -> None:
         dataset = table.dataset()  # noqa: F841
         for condition in ("closes = TIME '24:00:00'", "closes > TIME '23:59:59.999999'", "closes IN (TIME '24:00:00')"):
             assert connection.execute(f"SELECT id FROM dataset WHERE {condition}").fetchall() == [(1,)], condition
+    end = pq.read_table(folder / "1.parquet")["closes"]
+    assert str(folder / "1.parquet") in table.plan(pc.field("closes") == end[0]).files
+    for keys in (end, end.cast(pa.time64("ns"))):
+        assert table.plan(keys={"closes": keys}).to_arrow()["id"].to_pylist() == [1]
     # A column of microseconds has no time between this one and 24:00:00.
     last = pa.scalar(86_400 * 10**9 - 1, pa.time64("ns"))
-    for where in (pc.field("closes") == pq.read_table(folder / "1.parquet")["closes"][0], pc.field("closes") > last):
-        assert str(folder / "1.parquet") in table.plan(where).files
+    for where, ids in ((pc.field("closes") > last, [1]), (pc.field("closes") <= last, [0])):
+        assert table.plan(where).to_arrow()["id"].to_pylist() == ids
+    assert len(table.plan(keys={"closes": pa.array([last])}).to_arrow()) == 0

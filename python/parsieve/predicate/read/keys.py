@@ -250,11 +250,13 @@ def _cast_keys(column: Column, values: pa.Array) -> pa.Array | None:
         return values
     if pa.types.is_null(values.type) or (is_text(values.type) and is_text(type)):
         return values.cast(type)
-    if pa.types.is_integer(values.type) and pa.types.is_integer(type) and values.type.bit_width < type.bit_width:
+    are_integers = pa.types.is_integer(values.type) and pa.types.is_integer(type)
+    are_times = pa.types.is_time(values.type) and pa.types.is_time(type)
+    if are_times or (are_integers and values.type.bit_width < type.bit_width):
         try:
             return values.cast(type)
         except pa.ArrowInvalid:
-            # The column is unsigned, and some keys are negative.
+            # The column is unsigned and some keys are negative, or it has seconds and some keys have fractions of them.
             return None
     return None
 
