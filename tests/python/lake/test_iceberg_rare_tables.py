@@ -7,6 +7,7 @@ import datetime as dt
 import json
 import random
 import re
+import tracemalloc
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +16,7 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
@@ -35,6 +37,7 @@ from pyiceberg.types import (
 from support.iceberg_manifests import HandWrittenTable
 
 import parsieve as ps
+from parsieve.lake.iceberg.avro import manifest_class
 
 TWO_NUMBERS = Schema(NestedField(1, "id", LongType()), NestedField(2, "v", LongType()))
 
@@ -251,6 +254,26 @@ def test_a_manifest_may_refer_to_a_type_by_its_name(tmp_path: Path) -> None:
     path.write_bytes(before + b'"decimal_9_2"'.ljust(len(first)) + after)
     assert ps.open_table(table.metadata).plan("a = 1.5").to_arrow().to_pylist() == [{"a": values[0], "b": values[1]}]
     assert ps.open_table(table.metadata).plan("b = 1.5").files == []
+
+
+def test_a_large_type_that_a_manifest_refers_to_often_needs_little_memory(tmp_path: Path) -> None:
+    kind = {"type": "fixed", "name": "f", "size": 1, "doc": "x" * 100_000}
+    fields = [{"name": f"c{number}", "type": "f" if number else kind, "field-id": number} for number in range(1000)]
+    schema = json.dumps({"type": "record", "name": "r", "fields": fields}).encode()
+    # One pair in the header's map. Lengths are zigzag varints.
+    pieces = [b"Obj\x01\x02", *(part for text in (b"avro.schema", schema) for part in (_varint(2 * len(text)), text))]
+    (tmp_path / "m.avro").write_bytes(b"".join([*pieces, b"\0", bytes(16)]))
+    tracemalloc.start()
+    try:
+        with manifest_class()(PyArrowFileIO().new_input(str(tmp_path / "m.avro"))) as file:
+            assert len(file.schema.fields) == 1000
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def _varint(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + _varint(number >> 7)
 
 
 def test_a_manifest_without_its_entries_is_malformed(tmp_path: Path) -> None:

@@ -30,20 +30,28 @@ def manifest_class() -> Any:
 
     Java writes such schemas if partitions have several decimals of one type. pyiceberg cannot read them.
     """
-    from pyiceberg.avro.file import AvroFile
+    from pyiceberg.avro.file import META_SCHEMA, AvroFile, AvroFileHeader
+    from pyiceberg.avro.resolver import construct_reader
+    from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+    class Header(AvroFileHeader):
+        def get_schema(self) -> Any:
+            if _SCHEMA not in self.meta:
+                return super().get_schema()
+            return AvroSchemaConversion().avro_to_iceberg(_without_names(json.loads(self.meta[_SCHEMA]), {}))
 
     class Manifest(AvroFile[Any]):
         def _read_header(self) -> Any:
-            header = super()._read_header()
-            if _SCHEMA in header.meta:
-                header.meta[_SCHEMA] = json.dumps(_without_names(json.loads(header.meta[_SCHEMA]), {}))
-            return header
+            return construct_reader(META_SCHEMA, {-1: Header}).read(self.decoder)
 
     return Manifest
 
 
 def _without_names(schema: Any, defined: dict[str, Any]) -> Any:
-    """Return an Avro schema in which the names of fixed types are replaced by their definitions."""
+    """Return an Avro schema in which the names of fixed types are replaced by their definitions.
+
+    All names share one definition, because it may be large in a damaged file.
+    """
     match schema:
         case {"type": "fixed", "name": str(name)}:
             defined[name] = schema
