@@ -77,7 +77,7 @@ def set_remote_speed(latency: float | None = None, throughput: float | None = No
     for name, value in speed._asdict().items():
         if not isinstance(value, Real):
             raise TypeError(f"{name} must be a positive number, not {value!r}")
-        if not 0 < value < math.inf:
+        if not 0 < float(value) < math.inf:
             raise ValueError(f"{name} must be a positive number, but is {value!r}")
     _speed = speed
     return speed

@@ -65,8 +65,9 @@ def open_lake(
     """
     if isinstance(source, str) and not source:
         raise ValueError("the path of the table is empty; for the current folder, write '.'")
-    if not isinstance(storage_options, Mapping | None):
-        kind = type(storage_options).__name__
+    given: object = storage_options
+    if not isinstance(given, Mapping | None):
+        kind = type(given).__name__
         raise TypeError(f'storage_options must be a dict such as {{"aws_region": "eu-west-1"}}, not {kind}')
     format = format or _format_of_object(source) or _format_of_folder(source, storage_options)
     if format not in _ADAPTERS:
