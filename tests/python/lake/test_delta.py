@@ -180,6 +180,12 @@ def test_a_damaged_deletion_vector_is_rejected(tmp_path: Path) -> None:
         path.write_bytes(intact[:position])
         with pytest.raises(ps.ParsieveError):
             list(lake.read_keys(dirty, [("id",)]))
+    for name in ("a\0", "file:///a%00"):
+        removed = {"path": first["path"], "dataChange": True, "deletionVector": dict(vector)}
+        vector |= {"storageType": "p", "pathOrInlineDv": name}
+        commit(tmp_path, {"remove": removed}, {"add": first | {"deletionVector": vector}})
+        with pytest.raises(ps.FormatError, match="contains a null character"):
+            ps.open_table(tmp_path).plan("id = 1").to_arrow()
 
 
 def test_int96_is_an_instant_under_a_physical_name(tmp_path: Path) -> None:

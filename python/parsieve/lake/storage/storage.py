@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from parsieve._core import UnsupportedError
+from parsieve._core import FormatError, UnsupportedError
 from parsieve.io import index_location
 from parsieve.io.names import NO_FILE, is_link_to_parent, refuse_special
 from parsieve.io.object_store import store_at
@@ -185,6 +185,8 @@ class Storage:
 
     def open(self, path: str) -> Any:
         """Open a file for pyarrow."""
+        if "\0" in path:
+            raise FormatError(f"{path!r} contains a null character, so it is not the path of a file")
         if self.is_local:
             refuse_special(path)
         filesystem = self.arrow()
