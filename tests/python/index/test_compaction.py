@@ -125,7 +125,9 @@ def test_compactions_with_stored_keys_do_not_read_the_table(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("damage", ["flipped", "missing"])
-def test_a_compaction_reads_the_table_if_stored_keys_are_damaged(tmp_path: Path, damage: str) -> None:
+def test_a_compaction_reads_the_table_if_stored_keys_are_damaged(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
     lake = ModelLake(SCHEMA)
     index = TableIndex(tmp_path)
     build(index, lake, clustered(lake, 3), keep_keys=True)
@@ -133,7 +135,10 @@ def test_a_compaction_reads_the_table_if_stored_keys_are_damaged(tmp_path: Path,
     after = lake.change({place("g"): rows(61, None)})
     view = index.update(lake, after, progress=False)
     assert all(state.deltas for state in view.columns.values())
+    with pytest.raises(ps.FormatError, match="cannot compact the index of .*; build it again: "):
+        index.compact(progress=False)
     view = index.compact(lake, after, progress=False)
+    assert "cannot be read, so compaction reads the table: " in caplog.text
     assert all(state.deltas == () for state in view.columns.values())
     assert index.verify(lake, after) == []
 

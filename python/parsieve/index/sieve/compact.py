@@ -198,8 +198,11 @@ class _Table:
         if state.layout.keep_keys:
             try:
                 return CompactedColumn(state, compact_keys(self._store, reader, masks))
-            except (ParsieveError, FileNotFoundError):
-                # The stored keys are damaged or missing, but the table has them.
+            except (ParsieveError, FileNotFoundError) as error:
+                if self._lake is None:
+                    raise _unreadable(reader, str(error)) from error
+                name = index_name(state.path)
+                INDEX.warning("the stored keys of %s cannot be read, so compaction reads the table: %s", name, error)
                 return None
         if masks.share >= MOST_MASKED:
             return None
