@@ -150,9 +150,9 @@ def test_tables_in_a_store_with_options(tmp_path: Path) -> None:
     properties.write_text(text)
     # Enough of a metadata table to open it.
     metadata = HudiTable(table.timeline / "metadata", SCHEMA)
-    metadata.finish(metadata.begin("deltacommit"), [], "deltacommit")
+    metadata.finish(instant := metadata.begin("deltacommit"), [], "deltacommit")
     (metadata.folder / "files").mkdir()
-    (metadata.folder / "files" / "files-0000-0_0-1-0_20260101000000000.hfile").touch()
+    (metadata.folder / "files" / f"files-0000-0_0-1-0_{instant}.hfile").touch()
     files = [path for path in (tmp_path / "t").rglob("*") if path.is_file()]
     with s3_server({path.relative_to(tmp_path).as_posix(): path.read_bytes() for path in files}) as options:
         plan = ps.open_table("s3://bucket/t", storage_options=options).plan()

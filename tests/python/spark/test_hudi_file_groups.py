@@ -267,7 +267,7 @@ def test_file_groups_of_logs_only(spark: Any, tmp_path: Path) -> None:
     spark.sql("DROP TABLE logs_only")
 
 
-@pytest.mark.parametrize("damaged", [".", ".hoodie/timeline", "files"])
+@pytest.mark.parametrize("damaged", [".", ".hoodie/timeline", "files", "logs"])
 def test_tables_without_their_metadata_table(spark: Any, tmp_path: Path, damaged: str) -> None:
     """The package `hudi` then lists folders, where it omits partitions, or takes the table to be empty."""
     needs("hudi")
@@ -277,7 +277,12 @@ def test_tables_without_their_metadata_table(spark: Any, tmp_path: Path, damaged
         "SELECT 0L AS id, 'a/b' AS p, 0L AS v UNION ALL SELECT 1L, 'metadata', 0L UNION ALL SELECT 2L, 'c', 0L"
     )
     expected = written.rows("id", "p")
-    shutil.rmtree(tmp_path / "t" / ".hoodie" / "metadata" / damaged)
+    metadata = tmp_path / "t" / ".hoodie" / "metadata"
+    if damaged == "logs":
+        for log in metadata.glob("files/.files-*.log.*"):
+            log.unlink()
+    else:
+        shutil.rmtree(metadata / damaged)
     table = ps.open_table(written.folder)
     assert rows_of(table.plan(), "id", "p") == expected
     table.build_index("id", kind="sieve", progress=False)

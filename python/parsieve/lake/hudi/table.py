@@ -40,6 +40,9 @@ _PAYLOADS = {
     "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
     "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
 }
+# The list of files in Hudi's metadata table, and the logs that later instants write, with the instant.
+_LIST = re.compile(r"[^.].*_(\d+)\.hfile")
+_LIST_LOG = re.compile(r"\.[^.].*_(\d+)\.log\.[-_\d]+")
 # How the values that an update leaves out are filled. hudi-rs does not know the mode FILL_UNAVAILABLE.
 _PARTIAL_UPDATES = {"", "IGNORE_DEFAULTS"}
 
@@ -198,23 +201,27 @@ class Hudi(Adapter):
         return snapshot
 
     def _opens_metadata_table(self) -> bool:
-        """Return whether the package `hudi` can open Hudi's metadata table, and the table has a list of files.
+        """Return whether the package `hudi` can open Hudi's metadata table, and no part of its list of files is missing.
 
-        If the package cannot open it, it lists folders instead. Without the list, it takes the table to be empty.
+        If the package cannot open it, it lists folders instead. It ignores missing parts of the list.
         """
         from hudi import HudiTableBuilder
 
         folder = ".hoodie/metadata"
-        if not any(name.endswith(".hfile") for name in self._storage.names(f"{folder}/files")):
-            return False
+        names = self._storage.names(f"{folder}/files")
+        bases = {match[1] for name in names if (match := _LIST.fullmatch(name))}
+        logs = {match[1] for name in names if (match := _LIST_LOG.fullmatch(name))}
         # The package opens this table without the storage options.
         builder = HudiTableBuilder.from_base_uri(f"{self.uri}/{folder}")
-        builder = builder.with_options({"hoodie.table.partition.fields": "partition"})
         try:
+            timeline = read_timeline(Storage(f"{self.uri}/{folder}", self.storage_options))
             with _map_errors("no metadata table"):
-                return bool(completed_instants(builder.build().get_timeline()))
-        except UnsupportedError:
+                builder.with_options({"hoodie.table.partition.fields": "partition"}).build().get_timeline()
+        except (FileNotFoundError, UnsupportedError):
             return False
+        base = max(timeline.completed & bases, default="")
+        later = {instant for instant in timeline.completed if timeline.completions.get(instant, instant) > base}
+        return base != "" and later <= bases | logs
 
     def _instant(self, timeline: Timeline, table: Any, as_of: AsOf) -> str:
         if as_of is None:
