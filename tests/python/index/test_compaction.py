@@ -135,7 +135,7 @@ def test_a_compaction_reads_the_table_if_stored_keys_are_damaged(
     after = lake.change({place("g"): rows(61, None)})
     view = index.update(lake, after, progress=False)
     assert all(state.deltas for state in view.columns.values())
-    with pytest.raises(ps.FormatError, match="cannot compact the index of .*; build it again: "):
+    with pytest.raises(ps.FormatError, match=r"cannot compact the index of .*; build it again: "):
         index.compact(progress=False)
     view = index.compact(lake, after, progress=False)
     assert "cannot be read, so compaction reads the table: " in caplog.text

@@ -32,6 +32,7 @@ from pyiceberg.types import (
     StructType,
     TimestampNanoType,
     TimestampType,
+    TimeType,
     UUIDType,
 )
 from support.iceberg_manifests import HandWrittenTable
@@ -175,6 +176,19 @@ def test_a_partition_may_be_after_the_year_9999(tmp_path: Path, unit: str, trans
     assert len(opened.plan("t < DATE '2026-01-01'").to_arrow()) == 2
     rows = opened.plan(f"id IN (5, {days[-1]})").to_arrow()
     assert all(batch.column("t") == value for row in range(len(rows)) for batch in rows.slice(row, 1).to_batches())
+
+
+def test_a_partition_may_be_the_end_of_the_day(tmp_path: Path) -> None:
+    """DuckDB writes 24:00:00 as a time of day, which Python does not have."""
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "t", TimeType()))
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "t"))
+    table = HandWrittenTable(tmp_path / "t", schema, spec)
+    for hour in (0, 12, 24):
+        time = hour * 3_600_000_000
+        table.add_rows(pa.table([[hour], pa.array([time], pa.int64()).cast(pa.time64("us"))], ["id", "t"]), 0, time)
+    opened = ps.open_table(table.metadata)
+    for condition, hours in (("t > TIME '23:00:00'", [24]), ("t != TIME '00:00:00'", [12, 24])):
+        assert sorted(opened.plan(condition).to_arrow()["id"].to_pylist()) == hours
 
 
 def test_a_partition_by_a_date_that_became_a_timestamp_skips_nothing(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ class Hudi(Adapter):
         return snapshot
 
     def _opens_metadata_table(self) -> bool:
-        """Return whether the package `hudi` can open Hudi's metadata table, and no part of its list of files is missing.
+        """Return whether the package `hudi` can open Hudi's metadata table, and its list of files is complete.
 
         If the package cannot open it, it lists folders instead. It ignores missing parts of the list.
         """

@@ -149,7 +149,7 @@ def _bytes(data: bytes, kind: pa.DataType, is_upper: bool) -> bytes | None:
 def partition_reader(kind: pa.DataType) -> Callable[[Any], Any]:
     """Return a function that converts a partition value of a manifest to a Python value of a type.
 
-    It returns an Arrow scalar if Python has no such value, such as a date after the year 9999.
+    It returns an Arrow scalar if Python has no such value, such as a date after the year 9999, or the time 24:00:00.
     """
 
     def read(value: Any) -> Any:
@@ -158,9 +158,11 @@ def partition_reader(kind: pa.DataType) -> Callable[[Any], Any]:
         if isinstance(value, int) and (pt.is_timestamp(kind) or pt.is_time(kind) or pt.is_date(kind)):
             scalar = _array([value], kind)[0]
             try:
-                return scalar.as_py()
+                known = scalar.as_py()
             except (ValueError, OverflowError):
                 return scalar
+            # pyarrow returns 24:00:00 as 00:00:00.
+            return known if pa.scalar(known, kind) == scalar else scalar
         if isinstance(kind, pa.BaseExtensionType):
             raw = value.bytes if hasattr(value, "bytes") else value
             return pa.ExtensionArray.from_storage(kind, pa.array([raw], kind.storage_type))[0].as_py()
