@@ -13,6 +13,7 @@ from support.hudi_tables import HudiTable
 from support.s3_server import s3_server
 
 import parsieve as ps
+from parsieve.io.object_store import store_at
 
 pytest.importorskip("obstore")
 
@@ -97,3 +98,12 @@ def test_escapes_in_an_address_are_decoded_once(tmp_path: Path, monkeypatch: pyt
             opened.build_index("id", "sieve", progress=False)
     indexed = {name.partition("/_parsieve/")[0] for name in objects if "/_parsieve/" in name}
     assert indexed == {"t", "t a", "t%20a", "t#a", "t?a"}
+
+
+def test_a_single_file_needs_a_store(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "f.parquet")
+    with s3_server(contents(tmp_path, "t")) as options:
+        with pytest.raises(FileNotFoundError, match=r"pass a store of obstore and the path in it: \(store, path\)"):
+            ps.open_table("s3://bucket/t/f.parquet", storage_options=options).plan()
+        table = ps.open_table((store_at("s3://bucket", options), "t/f.parquet"))
+        assert table.plan().to_arrow()["id"].to_pylist() == [1]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import Any, BinaryIO
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
@@ -143,7 +143,7 @@ def s3_server(bucket: dict[str, bytes], forbidden: str = "nothing") -> Iterator[
         thread.join()
 
 
-def _unchunked(body: BinaryIO) -> bytes:
+def _unchunked(body: io.BufferedIOBase) -> bytes:
     """Return the bytes of a body in which each chunk follows its length. Skip the lines after the last chunk."""
     chunks = []
     while count := int(body.readline().partition(b";")[0], 16):
