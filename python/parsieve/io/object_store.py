@@ -35,9 +35,55 @@ _CLIENT_OPTIONS = frozenset(
     }
 )
 
+# What pyiceberg calls the options of obstore. Later names take precedence.
+_OF_PYICEBERG = {
+    "client.region": "aws_region",
+    "client.access-key-id": "aws_access_key_id",
+    "client.secret-access-key": "aws_secret_access_key",
+    "client.session-token": "aws_session_token",
+    "s3.endpoint": "aws_endpoint",
+    "s3.region": "aws_region",
+    "s3.access-key-id": "aws_access_key_id",
+    "s3.secret-access-key": "aws_secret_access_key",
+    "s3.session-token": "aws_session_token",
+    "s3.anonymous": "aws_skip_signature",
+    "s3.force-virtual-addressing": "aws_virtual_hosted_style_request",
+    "s3.proxy-uri": "proxy_url",
+    "adls.account-name": "azure_storage_account_name",
+    "adls.account-key": "azure_storage_account_key",
+    "adls.sas-token": "azure_storage_sas_key",
+    "adls.tenant-id": "azure_storage_tenant_id",
+    "adls.client-id": "azure_storage_client_id",
+    "adls.client-secret": "azure_storage_client_secret",
+}
+# Options that say how a library writes, retries or logs, and not how to open the store, in lower case.
+_OTHERS = frozenset(
+    {
+        "allow_unsafe_rename",
+        "aws_ec2_metadata_disabled",
+        "aws_endpoint_url_dynamodb",
+        "aws_force_credential_load",
+        "aws_region_dynamodb",
+        "aws_s3_allow_unsafe_rename",
+        "aws_s3_get_internal_server_error_retries",
+        "aws_s3_locking_provider",
+        "aws_s3_pool_idle_timeout_seconds",
+        "aws_sts_pool_idle_timeout_seconds",
+        "max_retries",
+        "mount_allow_unsafe_rename",
+        "object_store_concurrency_limit",
+        "py-io-impl",
+        "retry_timeout",
+        "s3.connect-timeout",
+        "s3.request-timeout",
+        "s3.resolve-region",
+    }
+)
+_OTHER_PREFIXES = ("backoff_config.", "delta_dynamo_", "dynamo_", "hoodie.")
+
 
 def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
-    """Return the store whose root is a URI.
+    """Return the store whose root is a URI. `?` and `#` are part of the path.
 
     Raises:
         UnsupportedError: obstore is not installed or does not support the URI.
@@ -50,7 +96,7 @@ def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
         raise UnsupportedError(f"{uri} needs the package obstore: pip install obstore") from None
     store_options: dict[str, str] = {}
     client_options: dict[str, str] = {}
-    for name, value in (options or {}).items():
+    for name, value in _of_obstore(options or {}).items():
         bare = name.lower()
         for provider in _PROVIDERS:
             bare = bare.removeprefix(provider)
@@ -59,8 +105,10 @@ def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
         else:
             store_options[name] = value
     from_url: Any = stores.from_url
+    # obstore would ignore what follows these characters, and open another folder.
+    address = uri.replace("?", "%3F").replace("#", "%23")
     try:
-        return from_url(uri, config=store_options, client_options=client_options or None)
+        return from_url(address, config=store_options, client_options=client_options or None)
     except BaseError as error:
         reason = str(error).partition("\n")[0]
         if options:
@@ -69,6 +117,21 @@ def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
                 "such as aws_region, aws_access_key_id, aws_endpoint and aws_allow_http"
             ) from error
         raise UnsupportedError(f"obstore cannot open {uri}: {reason}") from error
+
+
+def _of_obstore(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of deltalake, hudi and pyiceberg with the names of obstore.
+
+    obstore refuses names that it does not know, so unknown names stay as they are.
+    """
+    translated = {new: str(options[old]) for old, new in _OF_PYICEBERG.items() if options.get(old) is not None}
+    if translated.get("aws_endpoint", "").startswith("http://"):
+        translated["aws_allow_http"] = "true"
+    return translated | {name: value for name, value in options.items() if not _is_other(name)}
+
+
+def _is_other(name: str) -> bool:
+    return name in _OF_PYICEBERG or name.lower() in _OTHERS or name.lower().startswith(_OTHER_PREFIXES)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
-"""A small server with the S3 requests that uploads need: list, read, and replace on a condition."""
+"""A small server with the S3 requests of tables: list, read, write on a condition or in parts, and delete."""
 
 import hashlib
+import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 KEYS = {"aws_access_key_id": "who", "aws_secret_access_key": "secret", "aws_region": "eu-west-1"}
 
@@ -20,6 +21,8 @@ def s3_server(bucket: dict[str, bytes], forbidden: str = "nothing") -> Iterator[
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # Otherwise, a body waits until the client has acknowledged the headers.
+        disable_nagle_algorithm = True
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -32,6 +35,14 @@ def s3_server(bucket: dict[str, bytes], forbidden: str = "nothing") -> Iterator[
                 self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def _body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") == "chunked":
+                body = _unchunked(self.rfile)
+            else:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            is_chunked = "aws-chunked" in self.headers.get("Content-Encoding", "")
+            return _unchunked(io.BytesIO(body)) if is_chunked else body
 
         def _list(self, prefix: str, delimiter: str) -> None:
             if prefix.startswith(forbidden):
@@ -47,7 +58,8 @@ def s3_server(bucket: dict[str, bytes], forbidden: str = "nothing") -> Iterator[
             )
             for folder in sorted(folders):
                 found += f"<CommonPrefixes><Prefix>{escape(prefix + folder + delimiter)}</Prefix></CommonPrefixes>"
-            text = f'<?xml version="1.0"?><ListBucketResult><IsTruncated>false</IsTruncated>{found}</ListBucketResult>'
+            found += f"<KeyCount>{found.count('<Key>') + len(folders)}</KeyCount><IsTruncated>false</IsTruncated>"
+            text = f'<?xml version="1.0"?><ListBucketResult>{found}</ListBucketResult>'
             self._answer(200, text.encode())
 
         def do_GET(self) -> None:
@@ -77,8 +89,16 @@ def s3_server(bucket: dict[str, bytes], forbidden: str = "nothing") -> Iterator[
             self.do_GET()
 
         def do_PUT(self) -> None:
-            name = unquote(urlsplit(self.path).path).partition("/bucket/")[2]
-            data = self.rfile.read(int(self.headers["Content-Length"]))
+            url = urlsplit(self.path)
+            name = unquote(url.path).partition("/bucket/")[2]
+            data = self._body()
+            if "partNumber" in url.query:
+                parts[name, int(parse_qs(url.query)["partNumber"][0])] = data
+                self._answer(200, ETag=f'"{_tag(data)}"')
+                return
+            if name in bucket and "If-None-Match" in self.headers:
+                self._answer(412)
+                return
             expected = self.headers.get("If-Match")
             if expected is not None and expected.strip('"') != _tag(bucket[name]):
                 self._answer(412)
@@ -86,6 +106,31 @@ def s3_server(bucket: dict[str, bytes], forbidden: str = "nothing") -> Iterator[
             bucket[name] = data
             self._answer(200, ETag=f'"{_tag(data)}"')
 
+        def do_POST(self) -> None:
+            """Begin or complete an upload in parts, or delete some objects."""
+            url = urlsplit(self.path)
+            name = unquote(url.path).partition("/bucket/")[2]
+            body = self._body()
+            if "uploads" in url.query:
+                answer = "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>"
+            elif "uploadId" in url.query:
+                bucket[name] = b"".join(parts.pop(key) for key in sorted(parts) if key[0] == name)
+                answer = (
+                    f"<CompleteMultipartUploadResult><ETag>{_tag(bucket[name])}</ETag></CompleteMultipartUploadResult>"
+                )
+            else:
+                keys = re.findall(r"<Key>(.*?)</Key>", body.decode())
+                for key in keys:
+                    bucket.pop(unescape(key), None)
+                deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+                answer = f"<DeleteResult>{deleted}</DeleteResult>"
+            self._answer(200, answer.encode())
+
+        def do_DELETE(self) -> None:
+            bucket.pop(unquote(urlsplit(self.path).path).partition("/bucket/")[2], None)
+            self._answer(204)
+
+    parts: dict[tuple[str, int], bytes] = {}
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = Thread(target=server.serve_forever)
     thread.start()
@@ -96,6 +141,17 @@ def s3_server(bucket: dict[str, bytes], forbidden: str = "nothing") -> Iterator[
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _unchunked(body: io.BufferedIOBase) -> bytes:
+    """Return the bytes of a body in which each chunk follows its length. Skip the lines after the last chunk."""
+    chunks = []
+    while count := int(body.readline().partition(b";")[0], 16):
+        chunks.append(body.read(count))
+        body.readline()
+    while body.readline().strip():
+        pass
+    return b"".join(chunks)
 
 
 def _tag(data: bytes) -> str:

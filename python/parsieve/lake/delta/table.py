@@ -77,6 +77,10 @@ class Delta(Adapter):
         self.uri = self._storage.uri.rstrip("/")
         self.storage_options = self._storage.options
 
+    def folder_address(self, name: str) -> Any:
+        """Return the address of a folder inside the table's folder."""
+        return self._storage.folder_address(name)
+
     def reopening(self) -> dict[str, Any]:
         """Return the attributes that a copy in another process needs to read the table again."""
         return {"_given": None if self._given is None else _Version(int(self._given.version()))}
@@ -147,7 +151,7 @@ class Delta(Adapter):
                 "as_of with a time needs the package deltalake for Delta tables: pip install 'parsieve[delta]'"
             ) from None
         try:
-            table = DeltaTable(self.uri, storage_options=dict(self.storage_options) or None)
+            table = DeltaTable(self._storage.encoded_uri, storage_options=dict(self.storage_options) or None)
             table.load_as_version(moment)
         except DeltaError as error:
             raise ValueError(f"{self.uri} had no version at {moment}: {error}") from error

@@ -147,6 +147,9 @@ class ParquetDir(Adapter):
             hint = str(self._storage.missing().strerror).removeprefix("no such file or folder")
             if len(listed):
                 hint = f"; it has {count(len(listed), 'file')} of 0 bytes, which a writer may have just created"
+            elif self.storage_options:
+                # The store of a URI with options begins at the URI, so it has no path for an object of that name.
+                hint = f"{hint}; if this is a single file, pass a store of obstore and the path in it: (store, path)"
             raise FileNotFoundError(f"no Parquet files in {self.uri}{hint}")
         partitions = hive.fields_of(dict.fromkeys(files.folders))
         schemas = self._schemas(files)

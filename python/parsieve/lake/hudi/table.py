@@ -171,7 +171,11 @@ class Hudi(Adapter):
         if any(name.endswith(".schemacommit") for name in self._storage.names(".hoodie/.schema")):
             raise UnsupportedError(f"columns of {self.uri} were renamed or changed by id; read the table with Spark")
         with _map_errors(f"hudi cannot read {self.uri}"):
-            table = HudiTableBuilder.from_base_uri(self.uri).with_options(dict(self.storage_options)).build()
+            table = (
+                HudiTableBuilder.from_base_uri(self._storage.encoded_uri)
+                .with_options(dict(self.storage_options))
+                .build()
+            )
             # A fixed instant excludes files that later instants write in the meantime.
             instant = self._instant(timeline, table, as_of)
             schema = pa.schema([_make_nullable(column) for column in table.get_schema()])
@@ -212,9 +216,10 @@ class Hudi(Adapter):
         bases = {match[1] for name in names if (match := _LIST.fullmatch(name))}
         logs = {match[1] for name in names if (match := _LIST_LOG.fullmatch(name))}
         # The package opens this table without the storage options.
-        builder = HudiTableBuilder.from_base_uri(f"{self.uri}/{folder}")
+        address = self._storage.folder_address(folder)
+        builder = HudiTableBuilder.from_base_uri(address)
         try:
-            timeline = read_timeline(Storage(f"{self.uri}/{folder}", self.storage_options))
+            timeline = read_timeline(Storage(address, self.storage_options))
             with _map_errors("no metadata table"):
                 builder.with_options({"hoodie.table.partition.fields": "partition"}).build().get_timeline()
         except (FileNotFoundError, UnsupportedError):
@@ -413,7 +418,7 @@ class _SliceBuilder:
         return self._logs_by_partition[partition].get(group, {})
 
     def _home(self) -> tuple[str, tuple[tuple[str, str], ...], str]:
-        return self._lake.uri, tuple(sorted(self._lake.storage_options.items())), self._instant
+        return self._lake.storage.encoded_uri, tuple(sorted(self._lake.storage_options.items())), self._instant
 
     def _visible_logs(self, hudi_slice: Any) -> list[tuple[str, int]]:
         """Return the names and sizes of the logs at the instant, or of all logs if their names have no instant."""

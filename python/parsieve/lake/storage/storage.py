@@ -85,7 +85,11 @@ class Storage:
             root = self._of_uri(source)
         elif isinstance(source, (str, os.PathLike)):
             text = os.fspath(source)
-            path = local_path(text) if text.startswith("file:") else os.path.expanduser(text)  # noqa: PTH111
+            if text.startswith("file:"):
+                _check_path_of(text, "?#")
+                path = local_path(text)
+            else:
+                path = os.path.expanduser(text)  # noqa: PTH111
             root = os.path.abspath(path)  # noqa: PTH100 - no symlinks
         else:
             raise TypeError(
@@ -94,6 +98,10 @@ class Storage:
             )
         self.root = root.rstrip("/") if len(root) > 1 else root
         self.uri = self.prefix + self.root
+        # The same address for libraries, which decode the escapes of a URI.
+        self.encoded_uri = self.uri
+        if not self.is_local and self.prefix:
+            self.encoded_uri = str(source).partition("?")[0].rstrip("/")
         self._listing = LocalListing(self.root)
         self._buckets: dict[str, Storage] = {}
 
@@ -106,6 +114,8 @@ class Storage:
         self._listing = LocalListing(self.root)
 
     def _of_uri(self, uri: str) -> str:
+        # pyarrow takes options after a question mark.
+        _check_path_of(uri, "?#" if self.options else "#")
         if self.options:
             try:
                 # The root of the store is the folder itself, so the path in the store is empty.
@@ -146,7 +156,7 @@ class Storage:
         """Return the address of a folder inside this one: a path, a URI, or a (filesystem, path) pair."""
         if self.filesystem is not None and not self.prefix:
             return self.filesystem, self.join(name)
-        return f"{self.uri.rstrip('/')}/{name}"
+        return f"{self.encoded_uri.rstrip('/')}/{name}"
 
     def next_to(self) -> Any:
         """Return the address of the folder for the index outside this folder, as `folder_address` does, or None."""
@@ -323,6 +333,12 @@ class Storage:
         if self.filesystem is None:
             return of_path(path, time.time_ns()).token
         return find_file(self.filesystem, path, time.time_ns()).token
+
+
+def _check_path_of(uri: str, ends: str) -> None:
+    """Raise `ValueError` if a character ends the path of a URI. Libraries would open the folder named before it."""
+    if any(character in uri for character in ends):
+        raise ValueError(f"{uri} contains ? or #, which end the path of a URI; write %3F for ? and %23 for #")
 
 
 def _raise_unless_gone(error: OSError) -> None:
