@@ -70,7 +70,7 @@ class Search:
 
     def slices(self, listed: Collection[Group]) -> Iterator[FoundSlice]:
         """Yield the file groups of the table that are not listed."""
-        if self._has_metadata_table and self._has_partitions and not self._has_logs:
+        if not self._has_logs and self._has_partitions and self._has_metadata_table:
             # The metadata table lists all base files.
             return
         missing = {group: files for group, files in self._files().items() if group not in listed}
@@ -91,7 +91,7 @@ class Search:
 
     @cached_property
     def _has_metadata_table(self) -> bool:
-        """Return whether the package `hudi` lists the table by its metadata table."""
+        """Return whether the package `hudi` lists the table by its metadata table. The check makes several requests."""
         partitions = self.properties.get("hoodie.table.metadata.partitions", "").split(",")
         return self._version >= 8 and "files" in partitions and self.opens_metadata_table()
 
@@ -137,7 +137,7 @@ class Search:
         """Return the newest version of a file group, or None if only failed writes wrote its files."""
         partition, group_id = group
         bases = {name: instant for name, instant in files.bases.items() if self._is_written(instant, group)}
-        if self._has_metadata_table and (self._has_partitions or not partition) and files.bases:
+        if files.bases and (self._has_partitions or not partition) and self._has_metadata_table:
             return None
         base = max(bases, key=lambda name: (bases[name], name), default="")
         begin = bases.get(base, "")
