@@ -139,21 +139,44 @@ def test_sizes_of_a_folder_include_hidden_files(tmp_path: Path, kind: str) -> No
     assert sorted(Storage(source).sizes(skip=[".hoodie"])) == [(name, size) for name in names[1:]]
 
 
-def test_tables_in_a_store_with_options(tmp_path: Path) -> None:
-    """The package `hudi` does not use them to open the metadata table, so it lists folders."""
-    pytest.importorskip("obstore")
-    table = create(tmp_path / "t")
+def add_metadata_table(table: HudiTable) -> None:
+    """Change the table to version 8, and create enough of a metadata table to open it."""
     properties = table.timeline / "hoodie.properties"
     text = properties.read_text().replace("table.version=6", "table.version=8")
     # Skip the validation, because the timeline is that of version 6.
     text += "hoodie.table.metadata.partitions=files\nhoodie.internal.skip.config.validation=true\n"
     properties.write_text(text)
-    # Enough of a metadata table to open it.
     metadata = HudiTable(table.timeline / "metadata", SCHEMA)
     metadata.finish(instant := metadata.begin("deltacommit"), [], "deltacommit")
     (metadata.folder / "files").mkdir()
     (metadata.folder / "files" / f"files-0000-0_0-1-0_{instant}.hfile").touch()
-    files = [path for path in (tmp_path / "t").rglob("*") if path.is_file()]
-    with s3_server({path.relative_to(tmp_path).as_posix(): path.read_bytes() for path in files}) as options:
+
+
+def objects(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_tables_in_a_store_with_options(tmp_path: Path) -> None:
+    """The package `hudi` does not use them to open the metadata table, so it lists folders."""
+    pytest.importorskip("obstore")
+    add_metadata_table(create(tmp_path / "t"))
+    with s3_server(objects(tmp_path)) as options:
         plan = ps.open_table("s3://bucket/t", storage_options=options).plan()
         assert sorted(plan.to_arrow()["id"].to_pylist()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("fields", ["", "p"])
+def test_the_metadata_table_is_opened_only_if_the_answer_matters(tmp_path: Path, fields: str) -> None:
+    """Tables with logs, or without partition columns, are searched with and without a metadata table."""
+    pytest.importorskip("obstore")
+    table = HudiTable(tmp_path / "t", SCHEMA)
+    instant = table.begin()
+    part = "a" if fields else ""
+    table.finish(instant, [table.write(instant, "g0-0", row(0, "a"), partition=part)])
+    add_metadata_table(table)
+    properties = table.timeline / "hoodie.properties"
+    text = properties.read_text() + f"hoodie.table.partition.fields={fields}\n"
+    properties.write_text(text.replace("COPY_ON_WRITE", "MERGE_ON_READ") if fields else text)
+    with s3_server(objects(tmp_path), forbidden="t/.hoodie/metadata/files") as options:
+        plan = ps.open_table("s3://bucket/t", storage_options=options).plan()
+        assert plan.to_arrow()["id"].to_pylist() == [0]

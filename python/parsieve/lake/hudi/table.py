@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import pyarrow.types as pt
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.base import AsOf, Slice, Snapshot, milliseconds
 from parsieve.lake.hudi.commits import Commits, completed_instants
+from parsieve.lake.hudi.errors import hudi_errors
 from parsieve.lake.hudi.partitions import PartitionPaths
 from parsieve.lake.hudi.properties import read_consistently, read_text
 from parsieve.lake.hudi.timeline import Timeline, read_properties, read_timeline
@@ -40,9 +40,6 @@ _PAYLOADS = {
     "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
     "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
 }
-# The list of files in Hudi's metadata table, and the logs that later instants write, with the instant.
-_LIST = re.compile(r"[^.].*_(\d+)\.hfile")
-_LIST_LOG = re.compile(r"\.[^.].*_(\d+)\.log\.[-_\d]+")
 # How the values that an update leaves out are filled. hudi-rs does not know the mode FILL_UNAVAILABLE.
 _PARTIAL_UPDATES = {"", "IGNORE_DEFAULTS"}
 
@@ -170,7 +167,7 @@ class Hudi(Adapter):
         _check_supported(properties, self.uri)
         if any(name.endswith(".schemacommit") for name in self._storage.names(".hoodie/.schema")):
             raise UnsupportedError(f"columns of {self.uri} were renamed or changed by id; read the table with Spark")
-        with _map_errors(f"hudi cannot read {self.uri}"):
+        with hudi_errors(f"hudi cannot read {self.uri}"):
             table = (
                 HudiTableBuilder.from_base_uri(self._storage.encoded_uri)
                 .with_options(dict(self.storage_options))
@@ -189,7 +186,6 @@ class Hudi(Adapter):
                 timeline,
                 properties,
                 instant,
-                opens_metadata_table=self._opens_metadata_table,
                 written=partial(self.commits.written, table),
                 replaced=partial(self.commits.replaced, table),
             )
@@ -203,30 +199,6 @@ class Hudi(Adapter):
         snapshot = Snapshot(instant, int(instant), schema, SliceObjects(slices))
         self._last = key, snapshot
         return snapshot
-
-    def _opens_metadata_table(self) -> bool:
-        """Return whether the package `hudi` can open Hudi's metadata table, and its list of files is complete.
-
-        If the package cannot open it, it lists folders instead. It ignores missing parts of the list.
-        """
-        from hudi import HudiTableBuilder
-
-        folder = ".hoodie/metadata"
-        names = self._storage.names(f"{folder}/files")
-        bases = {match[1] for name in names if (match := _LIST.fullmatch(name))}
-        logs = {match[1] for name in names if (match := _LIST_LOG.fullmatch(name))}
-        # The package opens this table without the storage options.
-        address = self._storage.folder_address(folder)
-        builder = HudiTableBuilder.from_base_uri(address)
-        try:
-            timeline = read_timeline(Storage(address, self.storage_options))
-            with _map_errors("no metadata table"):
-                builder.with_options({"hoodie.table.partition.fields": "partition"}).build().get_timeline()
-        except (FileNotFoundError, UnsupportedError):
-            return False
-        base = max(timeline.completed & bases, default="")
-        later = {instant for instant in timeline.completed if timeline.completions.get(instant, instant) > base}
-        return base != "" and later <= bases | logs
 
     def _instant(self, timeline: Timeline, table: Any, as_of: AsOf) -> str:
         if as_of is None:
@@ -448,7 +420,7 @@ class _MergedRows:
         """Yield the live rows with the columns of a schema."""
         native: _Native = self.file_slice.native
         where = f"{self.file_slice.partition}/{self.file_slice.group}"
-        with foreign(where), _map_errors(f"hudi cannot merge {where}; read the table with Spark"):
+        with foreign(where), hudi_errors(f"hudi cannot merge {where}; read the table with Spark"):
             # Read all columns, because some of them decide which of two records is newer.
             for batch in native.stream():
                 yield self._conform(pa.record_batch(batch), schema, where)
@@ -470,20 +442,6 @@ class _MergedRows:
             except UnsupportedError as error:
                 raise UnsupportedError(f"{where}, column {target.name}: {error}") from error
         return pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch.select([])
-
-
-@contextmanager
-def _map_errors(problem: str) -> Iterator[None]:
-    """Map the exceptions of the `hudi` package, which does not export them, to `UnsupportedError`.
-
-    It panics for some schemas. A panic is not an `Exception`.
-    """
-    try:
-        yield
-    except BaseException as error:
-        if type(error).__name__ not in ("HudiCoreError", "PanicException"):
-            raise
-        raise UnsupportedError(f"{problem}: {error}") from error
 
 
 def _make_nullable(field: pa.Field) -> pa.Field:

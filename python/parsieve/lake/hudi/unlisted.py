@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from parsieve.lake.hudi.commits import Group
+from parsieve.lake.hudi.metadata_table import lists_all_files
 from parsieve.lake.hudi.timeline import Timeline
 from parsieve.lake.storage.storage import Storage
 from parsieve.sharing import cached_property
@@ -61,8 +62,6 @@ class Search:
     timeline: Timeline
     properties: Mapping[str, str]
     instant: str
-    # Returns whether the package can read the metadata table. If it cannot, it does not say so.
-    opens_metadata_table: Callable[[], bool]
     # Returns the file groups that an instant of the active timeline wrote.
     written: Callable[[str], Collection[Group]]
     # Returns the file groups that some completed instants replaced.
@@ -70,7 +69,7 @@ class Search:
 
     def slices(self, listed: Collection[Group]) -> Iterator[FoundSlice]:
         """Yield the file groups of the table that are not listed."""
-        if self._has_metadata_table and self._has_partitions and not self._has_logs:
+        if not self._has_logs and self._has_partitions and self._has_metadata_table:
             # The metadata table lists all base files.
             return
         missing = {group: files for group, files in self._files().items() if group not in listed}
@@ -91,9 +90,9 @@ class Search:
 
     @cached_property
     def _has_metadata_table(self) -> bool:
-        """Return whether the package `hudi` lists the table by its metadata table."""
+        """Return whether the package `hudi` lists the table by its metadata table. The check makes several requests."""
         partitions = self.properties.get("hoodie.table.metadata.partitions", "").split(",")
-        return self._version >= 8 and "files" in partitions and self.opens_metadata_table()
+        return self._version >= 8 and "files" in partitions and lists_all_files(self.storage)
 
     @property
     def _version(self) -> int:
@@ -137,7 +136,7 @@ class Search:
         """Return the newest version of a file group, or None if only failed writes wrote its files."""
         partition, group_id = group
         bases = {name: instant for name, instant in files.bases.items() if self._is_written(instant, group)}
-        if self._has_metadata_table and (self._has_partitions or not partition) and files.bases:
+        if files.bases and (self._has_partitions or not partition) and self._has_metadata_table:
             return None
         base = max(bases, key=lambda name: (bases[name], name), default="")
         begin = bases.get(base, "")
