@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +101,30 @@ def test_escapes_in_an_address_are_decoded_once(tmp_path: Path, monkeypatch: pyt
     assert indexed == {"t", "t a", "t%20a", "t#a", "t?a"}
 
 
-def test_a_single_file_needs_a_store(tmp_path: Path) -> None:
+def test_a_single_file(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1]}), tmp_path / "f.parquet")
-    with s3_server(contents(tmp_path, "t")) as options:
+    (tmp_path / "g.data").write_bytes((tmp_path / "f.parquet").read_bytes())
+    objects = contents(tmp_path, "t")
+    with s3_server(objects) as options:
+        table = ps.open_table("s3://bucket/t/f.parquet", storage_options=options)
+        table.build_index("id", "sieve", progress=False)
+        assert any(name.startswith("t/.parsieve/f.parquet/") for name in objects)
+        for opened in (table, pickle.loads(pickle.dumps(table))):
+            assert opened.plan("id = 2").files == []
+            plan = opened.plan("id = 1")
+            assert plan.files == ["s3://bucket/t/f.parquet"]
+            assert plan.to_arrow()["id"].to_pylist() == [1]
         with pytest.raises(FileNotFoundError, match=r"pass a store of obstore and the path in it: \(store, path\)"):
-            ps.open_table("s3://bucket/t/f.parquet", storage_options=options).plan()
-        table = ps.open_table((store_at("s3://bucket", options), "t/f.parquet"))
+            ps.open_table("s3://bucket/t/g.data", storage_options=options).plan()
+        table = ps.open_table((store_at("s3://bucket", options), "t/g.data"))
         assert table.plan().to_arrow()["id"].to_pylist() == [1]
+
+
+def test_a_folder_may_be_named_like_a_file(tmp_path: Path) -> None:
+    (tmp_path / "day=1").mkdir()
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "day=1" / "part-0.parquet")
+    with s3_server(contents(tmp_path, "t.parquet")) as options:
+        for address in ("s3://bucket/t.parquet", "s3://bucket/t.parquet/"):
+            table = ps.open_table(address, storage_options=options)
+            assert table.plan("id = 1").files == ["s3://bucket/t.parquet/day=1/part-0.parquet"]
+            assert table.plan().to_arrow().to_pylist() == [{"id": 1, "day": 1}]

@@ -117,15 +117,18 @@ class Storage:
         # pyarrow takes options after a question mark.
         _check_path_of(uri, "?#" if self.options else "#")
         if self.options:
+            # The store begins at the folder itself, so the path in it is empty. A file needs a path in a store.
+            folder, _, name = uri.rstrip("/").rpartition("/")
+            if "://" not in folder or "%" in name or not name.endswith(".parquet"):
+                folder, name = uri.rstrip("/"), ""
             try:
-                # The root of the store is the folder itself, so the path in the store is empty.
-                self.filesystem = store_at(uri, self.options)
+                self.filesystem = store_at(folder, self.options)
             except UnsupportedError as error:
                 raise ValueError(
                     f"storage_options for a plain folder: {error}; or pass a (filesystem, path) pair"
                 ) from None
-            self.prefix = uri.rstrip("/") + "/"
-            return ""
+            self.prefix = folder + "/"
+            return name
         self.filesystem, path = filesystem_of(uri)
         self.filesystem = _uncached(self.filesystem)
         bare = path.rstrip("/")
