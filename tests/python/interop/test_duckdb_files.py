@@ -122,7 +122,7 @@ def test_the_end_of_the_day_is_found(tmp_path: Path, indexed: bool) -> None:
             connection.sql(query).write_parquet(str(folder / f"{number}.parquet"))
         if indexed:
             table.build_index("closes", "sieve", progress=False)
-        dataset = table.dataset()  # noqa: F841
+        dataset = table.dataset()  # noqa: F841 - DuckDB finds it by its name
         for condition in ("closes = TIME '24:00:00'", "closes > TIME '23:59:59.999999'", "closes IN (TIME '24:00:00')"):
             assert connection.execute(f"SELECT id FROM dataset WHERE {condition}").fetchall() == [(1,)], condition
     end = pq.read_table(folder / "1.parquet")["closes"]

@@ -250,7 +250,7 @@ def test_a_table_whose_current_snapshot_is_missing_is_malformed(tmp_path: Path, 
     table = HandWrittenTable(tmp_path / "t", TWO_NUMBERS, UNPARTITIONED_PARTITION_SPEC)
     table.add_rows(pa.table({"id": [1, 2], "v": [3, 4]}), 0)
     table.change_metadata(lambda about: about.pop(lost))
-    with pytest.raises(ps.FormatError, match=r"do not contain the current snapshot, \d+; open an earlier"):
+    with pytest.raises(ps.FormatError, match=r"does not contain the current snapshot, \d+; open an earlier"):
         ps.open_table(table.metadata).plan("id = 1")
 
 

@@ -212,7 +212,7 @@ def _check_is_empty(metadata: Any, uri: str) -> None:
     missing = metadata.current_snapshot_id if main is None else main.snapshot_id
     if missing is not None:
         raise FormatError(
-            f"the metadata of {uri} do not contain the current snapshot, {missing}; open an earlier metadata file"
+            f"the metadata of {uri} does not contain the current snapshot, {missing}; open an earlier metadata file"
         )
 
 
