@@ -176,7 +176,7 @@ enum SeenSet {
     Inline(usize),
 }
 
-/// The error for bits that do not form a block.
+/// The error for bits that do not form a block, or for a segment that lacks a part of its range in the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::sieve) struct Damaged;
 

@@ -149,13 +149,13 @@ impl<K: Key> Segment<K> {
         self.bounds.len() - 1
     }
 
-    /// Appends the locations of a key in ascending order. Appends nothing for a key outside the segment, in a gap, or
-    /// excluded by fingerprints.
+    /// Appends the locations of a key in ascending order. Appends nothing for a key in a gap, or excluded by
+    /// fingerprints. Fails if the key is outside the segment: the directory then contradicts the segment.
     #[inline]
     pub(in crate::sieve) fn point(&self, key: &K, out: &mut Vec<u32>) -> Visited {
-        let Position::At(point) = key.position(&self.mapping) else { return Ok(()) };
+        let Position::At(point) = key.position(&self.mapping) else { return Err(Damaged) };
         if point < self.least || point > self.most {
-            return Ok(());
+            return Err(Damaged);
         }
         let block = self.block_of(point);
         let inside = self.inside(point);
@@ -192,20 +192,20 @@ impl<K: Key> Segment<K> {
     }
 
     /// Appends the locations of every run that overlaps the keys from `low` to `high`, ascending and without
-    /// duplicates. May omit locations that `known` already contains.
+    /// duplicates. May omit locations that `known` already contains. Fails if all these keys are outside the segment.
     pub(in crate::sieve) fn interval(&self, low: &K, high: &K, known: Option<&[bool]>, out: &mut Vec<u32>) -> Visited {
         let least = match low.position(&self.mapping) {
             Position::Below => self.least,
             Position::At(point) => point.max(self.least),
-            Position::Above => return Ok(()),
+            Position::Above => return Err(Damaged),
         };
         let most = match high.position(&self.mapping) {
-            Position::Below => return Ok(()),
+            Position::Below => return Err(Damaged),
             Position::At(point) => point.min(self.most),
             Position::Above => self.most,
         };
         if least > most {
-            return Ok(());
+            return Err(Damaged);
         }
         if (least, most) == (self.least, self.most) {
             out.extend_from_slice(&self.locations);
