@@ -342,7 +342,7 @@ def test_a_name_mapping_that_is_not_one_is_malformed(tmp_path: Path, mapping: st
         ps.open_table(table.metadata).plan("id = 1")
 
 
-@pytest.mark.parametrize("default", ["1e-10000000", "1.005", "1000"])
+@pytest.mark.parametrize("default", ["1e-1000", "1.005", "1000"])
 def test_defaults_that_are_not_decimals_of_the_type_are_malformed(tmp_path: Path, default: str) -> None:
     table = HandWrittenTable(tmp_path / "t", TWO_NUMBERS, UNPARTITIONED_PARTITION_SPEC)
     table.add_rows(pa.table({"id": [1], "v": [3]}), 0)
