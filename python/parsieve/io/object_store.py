@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -80,6 +81,11 @@ _OTHERS = frozenset(
     }
 )
 _OTHER_PREFIXES = ("backoff_config.", "delta_dynamo_", "dynamo_", "hoodie.")
+_ENDPOINTS = ("endpoint", "endpoint_url")
+# What pyiceberg reads as true.
+_TRUE = ("y", "yes", "t", "true", "on", "1")
+# An endpoint whose host has a name. Like pyarrow, parsieve puts no bucket before an IP address.
+_NAMED_HOST = re.compile(r"(https?://)([^/:]*[a-z][^/:]*(?::\d+)?/*)", re.IGNORECASE)
 
 
 def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
@@ -87,6 +93,7 @@ def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
 
     Raises:
         UnsupportedError: obstore is not installed or does not support the URI.
+        TypeError: an option is not text.
         ValueError: obstore does not accept the options.
     """
     try:
@@ -96,10 +103,16 @@ def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
         raise UnsupportedError(f"{uri} needs the package obstore: pip install obstore") from None
     store_options: dict[str, str] = {}
     client_options: dict[str, str] = {}
-    for name, value in _of_obstore(options or {}).items():
+    bucket = uri.partition("://")[2].partition("/")[0]
+    for name, value in _of_obstore(options or {}, bucket).items():
+        if not isinstance(value, str | bool):
+            kind = type(value).__name__
+            raise TypeError(f"{name} in storage_options must be text, not {kind}; to use its default, omit it")
         bare = name.lower()
         for provider in _PROVIDERS:
             bare = bare.removeprefix(provider)
+        if bare in _ENDPOINTS and "://" not in str(value):
+            raise ValueError(f"{name}={value!r} in storage_options has no scheme; write https://{value}")
         if bare in _CLIENT_OPTIONS:
             client_options[bare] = value
         else:
@@ -113,20 +126,32 @@ def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
         reason = str(error).partition("\n")[0]
         if options:
             raise ValueError(
-                f"obstore cannot open {uri} with these storage_options: {reason} Use the option names of obstore, "
-                "such as aws_region, aws_access_key_id, aws_endpoint and aws_allow_http"
+                f"obstore cannot open {uri} with these storage_options: {reason.rstrip('.')}. Use the option names of "
+                "obstore, such as aws_region, aws_access_key_id, aws_endpoint and aws_allow_http"
             ) from error
         raise UnsupportedError(f"obstore cannot open {uri}: {reason}") from error
 
 
-def _of_obstore(options: Mapping[str, str]) -> dict[str, str]:
+def known_options(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of pyiceberg that `store_at` accepts, without those of a catalog."""
+    return {name: value for name, value in properties.items() if _is_other(name)}
+
+
+def _of_obstore(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
     """Return the options of deltalake, hudi and pyiceberg with the names of obstore.
 
     obstore refuses names that it does not know, so unknown names stay as they are.
     """
-    translated = {new: str(options[old]) for old, new in _OF_PYICEBERG.items() if options.get(old) is not None}
-    if translated.get("aws_endpoint", "").startswith("http://"):
-        translated["aws_allow_http"] = "true"
+    # Like pyiceberg, ignore empty texts.
+    translated = {new: str(options[old]) for old, new in _OF_PYICEBERG.items() if options.get(old) not in (None, "")}
+    if endpoint := translated.get("aws_endpoint"):
+        translated["aws_endpoint"] = endpoint = endpoint if "://" in endpoint else f"https://{endpoint}"
+        if endpoint.startswith("http://"):
+            translated["aws_allow_http"] = "true"
+        # obstore expects the bucket of such requests in the endpoint.
+        is_virtual = translated.pop("aws_virtual_hosted_style_request", "").lower() in _TRUE
+        if is_virtual and (host := _NAMED_HOST.fullmatch(endpoint)):
+            translated |= {"aws_endpoint": f"{host[1]}{bucket}.{host[2]}", "aws_virtual_hosted_style_request": "true"}
     return translated | {name: value for name, value in options.items() if not _is_other(name)}
 
 
@@ -139,8 +164,9 @@ def os_errors(where: object) -> Iterator[None]:
     """Raise errors of obstore as `OSError`, like other filesystems, with only the first line of the message."""
     try:
         yield
-    except Exception as error:
-        if isinstance(error, OSError) or type(error).__module__ != "obstore.exceptions":
+    except BaseException as error:
+        # obstore panics if the environment variable of the endpoint is not a URL.
+        if isinstance(error, OSError) or type(error).__module__ not in ("obstore.exceptions", "pyo3_runtime"):
             raise
         reason = str(error).partition("\n")[0]
         # An OSError with a number means that the storage failed; one without means that the file's bytes are wrong.

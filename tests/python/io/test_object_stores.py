@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,6 +41,48 @@ def test_client_options_are_passed_to_obstore_separately() -> None:
     assert store.client_options == {"allow_http": "true", "timeout": "5s"}
     assert store.config["endpoint"] == ENDPOINT
     assert "access_key_id" in store.config
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "is_virtual", "translated"),
+    [
+        ("http://minio:9000", "false", "http://minio:9000"),
+        ("http://minio:9000", "yes", "http://bucket.minio:9000"),
+        ("https://oss.example.com/", True, "https://bucket.oss.example.com/"),
+        ("https://oss.example.com", "", "https://oss.example.com"),
+        # Nothing can precede an IP address.
+        ("http://127.0.0.1:9000", "true", "http://127.0.0.1:9000"),
+        ("minio:9000", None, "https://minio:9000"),
+    ],
+)
+def test_an_endpoint_of_pyiceberg(endpoint: str, is_virtual: Any, translated: str) -> None:
+    """Unlike pyiceberg, obstore puts no bucket before the host, and panics without a scheme."""
+    options = {**KEYS, "s3.endpoint": endpoint, "s3.force-virtual-addressing": is_virtual}
+    config = store_at("s3://bucket/events", options).config
+    assert config["endpoint"] == translated
+    assert ("virtual_hosted_style_request" in config) == ("bucket." in translated)
+
+
+def test_an_endpoint_without_a_scheme_is_refused() -> None:
+    for name in ("aws_endpoint", "AWS_ENDPOINT_URL", "endpoint"):
+        with pytest.raises(ValueError, match=f"{name}='minio:9000' .* write https://minio:9000"):
+            ps.open_table("s3://bucket/events", storage_options={**KEYS, name: "minio:9000"})
+
+
+def test_an_endpoint_of_the_environment_without_a_scheme_is_an_os_error(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """obstore panics."""
+    for name, value in {**KEYS, "aws_endpoint": "127.0.0.1:9"}.items():
+        monkeypatch.setenv(name.upper(), value)
+    plan = ps.open_table(folder, index_location="s3://bucket/index").plan("id = 7")
+    assert "in doubt: the index cannot be used: s3://bucket/index" in plan.explain().replace("[Errno 5] ", "")
+
+
+@pytest.mark.parametrize(("name", "value"), [("timeout", 5), ("aws_session_token", None)])
+def test_an_option_that_is_not_text_is_named(name: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=f"^{name} in storage_options must be text, not {type(value).__name__};"):
+        ps.open_table("s3://bucket/events", storage_options={**KEYS, name: value})
 
 
 def test_an_error_names_an_option_that_obstore_does_not_know() -> None:

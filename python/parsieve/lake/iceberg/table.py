@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from parsieve._core import FormatError, UnsupportedError
+from parsieve.io.object_store import known_options
 from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot, Statistics, milliseconds
 from parsieve.lake.iceberg.errors import readable
 from parsieve.lake.iceberg.manifests import DeleteFile, data_files
@@ -53,8 +54,11 @@ class Iceberg(Adapter):
             raise UnsupportedError(
                 "Iceberg tables need the package pyiceberg: pip install 'parsieve[iceberg]'"
             ) from None
-        self.storage_options = dict(storage_options or {})
         self._given = source if hasattr(source, "metadata") and hasattr(source, "io") else None
+        if self._given is not None and not storage_options:
+            # The catalog knows how to open the store, which also holds the index.
+            storage_options = known_options(self._given.io.properties)
+        self.storage_options = dict(storage_options or {})
         self._source = source
         table = self._table()
         self.uri = address_of(table.location().rstrip("/"))
