@@ -104,6 +104,22 @@ def test_an_unreachable_index_skips_nothing(folder: str, unreachable: S3Store) -
     assert plan.to_arrow().num_rows == 1
 
 
+def test_an_index_on_a_filesystem_with_its_own_errors_skips_nothing(folder: str) -> None:
+    """Filesystems of fsspec raise errors of their clients, such as botocore's EndpointConnectionError."""
+    memory = pytest.importorskip("fsspec.implementations.memory")
+
+    class ClientError(Exception):
+        pass
+
+    class Unreachable(memory.MemoryFileSystem):  # type: ignore[misc, name-defined]
+        def ls(self, path: str, **_: Any) -> Any:
+            raise ClientError("no route to the host")
+
+    plan = ps.open_table(folder, index_location=(Unreachable(), "index")).plan("id = 7")
+    assert len(plan.files) == 3
+    assert "in doubt: the index cannot be used: [Errno 5] index: ClientError: no route to the host" in plan.explain()
+
+
 def test_unreachable_filters_raise_an_os_error(unreachable: S3Store) -> None:
     with pytest.raises(OSError, match=r"events/a\.parquet: "):
         ps.open_filters((unreachable, "events/a.parquet"))
