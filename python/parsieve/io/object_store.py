@@ -169,5 +169,9 @@ def os_errors(where: object) -> Iterator[None]:
         if isinstance(error, OSError) or type(error).__module__ not in ("obstore.exceptions", "pyo3_runtime"):
             raise
         reason = str(error).partition("\n")[0]
+        if " http://" in reason and reason.rstrip().endswith("builder error"):
+            reason = (
+                f"{reason.rstrip()}; to allow http://, set the option or environment variable AWS_ALLOW_HTTP to true"
+            )
         # An OSError with a number means that the storage failed; one without means that the file's bytes are wrong.
         raise OSError(errno.EIO, f"{where}: {reason}") from error

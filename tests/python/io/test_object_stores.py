@@ -79,6 +79,12 @@ def test_an_endpoint_of_the_environment_without_a_scheme_is_an_os_error(
     assert "in doubt: the index cannot be used: s3://bucket/index" in plan.explain().replace("[Errno 5] ", "")
 
 
+def test_a_refused_http_address_names_the_option() -> None:
+    """obstore only says: builder error."""
+    with pytest.raises(OSError, match=r"to allow http://, set the option .* AWS_ALLOW_HTTP to true"):
+        ps.open_table("s3://bucket/events", storage_options={**KEYS, "aws_endpoint": ENDPOINT})
+
+
 @pytest.mark.parametrize(("name", "value"), [("timeout", 5), ("aws_session_token", None)])
 def test_an_option_that_is_not_text_is_named(name: str, value: Any) -> None:
     with pytest.raises(TypeError, match=f"^{name} in storage_options must be text, not {type(value).__name__};"):
