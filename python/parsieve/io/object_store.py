@@ -125,9 +125,12 @@ def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
     except BaseError as error:
         reason = str(error).partition("\n")[0]
         if options:
+            hint = "Use the option names of obstore, such as aws_region, aws_access_key_id and aws_endpoint"
+            # Only pyiceberg has dots in the names of such options.
+            if of_pyiceberg := [name for name in store_options if "." in name]:
+                hint = f"To use the option {of_pyiceberg[0]} of pyiceberg, open the table by pyiceberg's Table"
             raise ValueError(
-                f"obstore cannot open {uri} with these storage_options: {reason.rstrip('.')}. Use the option names of "
-                "obstore, such as aws_region, aws_access_key_id, aws_endpoint and aws_allow_http"
+                f"obstore cannot open {uri} with these storage_options: {reason.rstrip('.')}. {hint}"
             ) from error
         raise UnsupportedError(f"obstore cannot open {uri}: {reason}") from error
 

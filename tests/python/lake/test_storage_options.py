@@ -57,6 +57,8 @@ def test_a_hudi_table_with_options_of_hudi(tmp_path: Path) -> None:
 
 def test_an_iceberg_table_with_options_of_pyiceberg(tmp_path: Path) -> None:
     sql = pytest.importorskip("pyiceberg.catalog.sql")
+    from pyiceberg.table import StaticTable
+
     with s3_server({}) as options:
         names = {"endpoint": "aws_endpoint", "access-key-id": "aws_access_key_id", "region": "aws_region"}
         names["secret-access-key"] = "aws_secret_access_key"
@@ -72,6 +74,13 @@ def test_an_iceberg_table_with_options_of_pyiceberg(tmp_path: Path) -> None:
         own |= {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO", "s3.session-token": "", "s3.anonymous": None}
         check("s3://bucket/w/n/t", own)
         check(table.metadata_location, own)
+        # obstore has no such option, and opens the index of a Table without it.
+        own["s3.role-session-name"] = "me"
+        with pytest.raises(
+            ValueError, match=r"s3\.role-session-name of pyiceberg, open the table by pyiceberg's Table"
+        ):
+            ps.open_table("s3://bucket/w/n/t", storage_options=own)
+        check(StaticTable.from_metadata(table.metadata_location, own), None)
 
 
 def test_characters_that_end_a_path_are_refused(tmp_path: Path) -> None:
