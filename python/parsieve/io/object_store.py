@@ -101,8 +101,8 @@ def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
         from obstore.exceptions import BaseError
     except ImportError:
         raise UnsupportedError(f"{uri} needs the package obstore: pip install obstore") from None
-    store_options: dict[str, str] = {}
-    client_options: dict[str, str] = {}
+    store_options: dict[str, Any] = {}
+    client_options: dict[str, Any] = {}
     bucket = uri.partition("://")[2].partition("/")[0]
     for name, value in _of_obstore(options or {}, bucket).items():
         if not isinstance(value, str | bool):

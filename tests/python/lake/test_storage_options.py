@@ -71,7 +71,7 @@ def test_an_iceberg_table_with_options_of_pyiceberg(tmp_path: Path) -> None:
         table.append(rows)
         # The catalog's other properties are no options of a store.
         check(catalog.load_table("n.t"), None)
-        own |= {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO", "s3.session-token": "", "s3.anonymous": None}
+        own |= {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO", "s3.session-token": ""}
         check("s3://bucket/w/n/t", own)
         check(table.metadata_location, own)
         # obstore has no such option, and opens the index of a Table without it.
