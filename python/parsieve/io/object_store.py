@@ -136,7 +136,7 @@ def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
 
 
 def known_options(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the properties of pyiceberg that `store_at` accepts, without those of a catalog."""
+    """Return the properties of pyiceberg that `store_at` accepts. It refuses the properties of a catalog."""
     return {name: value for name, value in properties.items() if _is_other(name)}
 
 

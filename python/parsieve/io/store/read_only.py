@@ -51,7 +51,7 @@ class MountedStore(Store):
 
     @contextlib.contextmanager
     def _os_errors(self) -> Iterator[None]:
-        """Raise the errors of any library as `OSError`. Those of fsspec's filesystems may have any type."""
+        """Raise the errors of any library as `OSError`. A filesystem of fsspec may raise any exception."""
         try:
             yield
         except (OSError, ParsieveError):
