@@ -147,14 +147,15 @@ def _of_obstore(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
     """
     # Like pyiceberg, ignore empty texts.
     translated = {new: str(options[old]) for old, new in _OF_PYICEBERG.items() if options.get(old) not in (None, "")}
-    if endpoint := translated.get("aws_endpoint"):
-        translated["aws_endpoint"] = endpoint = endpoint if "://" in endpoint else f"https://{endpoint}"
-        if endpoint.startswith("http://"):
-            translated["aws_allow_http"] = "true"
-        # obstore expects the bucket of such requests in the endpoint.
-        is_virtual = translated.pop("aws_virtual_hosted_style_request", "").lower() in _TRUE
-        if is_virtual and (host := _NAMED_HOST.fullmatch(endpoint)):
-            translated |= {"aws_endpoint": f"{host[1]}{bucket}.{host[2]}", "aws_virtual_hosted_style_request": "true"}
+    is_virtual = translated.pop("aws_virtual_hosted_style_request", "").lower() in _TRUE
+    endpoint = translated.get("aws_endpoint", "")
+    if endpoint and "://" not in endpoint:
+        translated["aws_endpoint"] = endpoint = f"https://{endpoint}"
+    if endpoint.startswith("http://"):
+        translated["aws_allow_http"] = "true"
+    # obstore expects the bucket in the endpoint. Without an endpoint, AWS also accepts the bucket in the path.
+    if is_virtual and "aws_endpoint" not in options and (host := _NAMED_HOST.fullmatch(endpoint)):
+        translated |= {"aws_endpoint": f"{host[1]}{bucket}.{host[2]}", "aws_virtual_hosted_style_request": "true"}
     return translated | {name: value for name, value in options.items() if not _is_other(name)}
 
 

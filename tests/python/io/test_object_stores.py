@@ -61,6 +61,10 @@ def test_an_endpoint_of_pyiceberg(endpoint: str, is_virtual: Any, translated: st
     config = store_at("s3://bucket/events", options).config
     assert config["endpoint"] == translated
     assert ("virtual_hosted_style_request" in config) == ("bucket." in translated)
+    # The endpoint of obstore takes precedence, and is complete.
+    config = store_at("s3://bucket/events", options | {"aws_endpoint": ENDPOINT}).config
+    assert config["endpoint"] == ENDPOINT
+    assert "virtual_hosted_style_request" not in config
 
 
 def test_an_endpoint_without_a_scheme_is_refused() -> None:
