@@ -83,6 +83,25 @@ def test_an_iceberg_table_with_options_of_pyiceberg(tmp_path: Path) -> None:
         check(StaticTable.from_metadata(table.metadata_location, own), None)
 
 
+def test_an_iceberg_table_whose_location_has_a_percent_sign(tmp_path: Path) -> None:
+    """Its index was in the folder of another table, because libraries decode escapes in addresses."""
+    sql = pytest.importorskip("pyiceberg.catalog.sql")
+    objects: dict[str, bytes] = {}
+    with s3_server(objects) as options:
+        own = {"s3.endpoint": options["aws_endpoint"], "s3.region": options["aws_region"]}
+        own |= {"s3.access-key-id": "who", "s3.secret-access-key": "secret"}
+        catalog = sql.SqlCatalog("c", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse="s3://bucket/w", **own)
+        catalog.create_namespace("n")
+        for number, name in enumerate(("a b", "a%20b", "a%2520b")):
+            table = catalog.create_table(f"n.t{number}", pa.schema({"id": pa.int64()}), f"s3://bucket/{name}")
+            table.append(pa.table({"id": [number]}))
+            opened = ps.open_table(table)
+            opened.build_index("id", "sieve", progress=False)
+            assert opened.plan(f"id = {number}").to_arrow().num_rows == 1
+    indexed = {name.partition("/_parsieve/")[0] for name in objects if "/_parsieve/" in name}
+    assert indexed == {"a b", "a%20b", "a%2520b"}
+
+
 def test_characters_that_end_a_path_are_refused(tmp_path: Path) -> None:
     """obstore, pyarrow and hudi would open the table `t`."""
     (tmp_path / "t").mkdir()

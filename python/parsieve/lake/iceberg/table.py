@@ -82,6 +82,14 @@ class Iceberg(Adapter):
         with readable(address):
             return StaticTable.from_metadata(address, dict(self.storage_options))
 
+    def folder_address(self, name: str) -> Any:
+        """Return the address of a folder inside the table's folder.
+
+        Iceberg does not decode a location, and the libraries that open the address do.
+        """
+        uri = self.uri.replace("%", "%25") if "://" in self.uri else self.uri
+        return f"{uri}/{name}"
+
     @property
     def metadata_file(self) -> str:
         """Return the metadata file of the table's current state. A metadata file never changes."""
