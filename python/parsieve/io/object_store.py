@@ -57,6 +57,8 @@ _OF_PYICEBERG = {
     "adls.client-id": "azure_storage_client_id",
     "adls.client-secret": "azure_storage_client_secret",
 }
+# How the options of each scheme begin. A catalog can have options of several stores.
+_OF_SCHEMES = dict.fromkeys(("s3", "s3a"), ("s3.", "client.")) | dict.fromkeys(("abfs", "abfss"), ("adls.",))
 # Options that say how a library writes, retries or logs, and not how to open the store, in lower case.
 _OTHERS = frozenset(
     {
@@ -135,9 +137,10 @@ def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
         raise UnsupportedError(f"obstore cannot open {uri}: {reason}") from error
 
 
-def known_options(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the properties of pyiceberg that `store_at` accepts. It refuses the properties of a catalog."""
-    return {name: value for name, value in properties.items() if _is_other(name)}
+def known_options(properties: Mapping[str, Any], uri: str) -> dict[str, Any]:
+    """Return the properties of a catalog of pyiceberg that `store_at` accepts for a URI."""
+    of_scheme = _OF_SCHEMES.get(uri.partition("://")[0], ())
+    return {name: value for name, value in properties.items() if name in _OF_PYICEBERG and name.startswith(of_scheme)}
 
 
 def _of_obstore(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from obstore.store import S3Store
 
 import parsieve as ps
-from parsieve.io.object_store import store_at
+from parsieve.io.object_store import known_options, store_at
 
 # No server listens on this port.
 ENDPOINT = "http://127.0.0.1:9"
@@ -65,6 +65,21 @@ def test_an_endpoint_of_pyiceberg(endpoint: str, is_virtual: Any, translated: st
     config = store_at("s3://bucket/events", options | {"aws_endpoint": ENDPOINT}).config
     assert config["endpoint"] == ENDPOINT
     assert "virtual_hosted_style_request" not in config
+
+
+@pytest.mark.parametrize(
+    ("uri", "names"),
+    [
+        ("s3a://bucket/t", {"s3.region", "client.region"}),
+        ("abfss://c@account.dfs.core.windows.net/t", {"adls.account-name"}),
+        ("gs://bucket/t", set()),
+        ("hdfs://host/t", set()),
+    ],
+)
+def test_a_store_gets_only_its_own_options_of_a_catalog(uri: str, names: set[str]) -> None:
+    """obstore refuses the options of other stores, so the table could not be opened."""
+    properties = {"uri": "sqlite://", "py-io-impl": "x", "s3.region": "x", "client.region": "x", "s3.role-arn": "x"}
+    assert known_options(properties | {"adls.account-name": "account"}, uri).keys() == names
 
 
 def test_an_endpoint_without_a_scheme_is_refused() -> None:

@@ -55,13 +55,13 @@ class Iceberg(Adapter):
                 "Iceberg tables need the package pyiceberg: pip install 'parsieve[iceberg]'"
             ) from None
         self._given = source if hasattr(source, "metadata") and hasattr(source, "io") else None
-        if self._given is not None and not storage_options:
-            # The catalog knows how to open the store, which also holds the index.
-            storage_options = known_options(self._given.io.properties)
         self.storage_options = dict(storage_options or {})
         self._source = source
         table = self._table()
         self.uri = address_of(table.location().rstrip("/"))
+        if self._given is not None and not storage_options:
+            # The catalog knows how to open the store, which also holds the index.
+            self.storage_options = known_options(self._given.io.properties, self.uri)
 
     def _table(self) -> Any:
         if self._given is not None:
