@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -56,6 +57,8 @@ _OF_PYICEBERG = {
     "adls.client-id": "azure_storage_client_id",
     "adls.client-secret": "azure_storage_client_secret",
 }
+# How the options of each scheme begin. A catalog can have options of several stores.
+_OF_SCHEMES = dict.fromkeys(("s3", "s3a"), ("s3.", "client.")) | dict.fromkeys(("abfs", "abfss"), ("adls.",))
 # Options that say how a library writes, retries or logs, and not how to open the store, in lower case.
 _OTHERS = frozenset(
     {
@@ -80,6 +83,11 @@ _OTHERS = frozenset(
     }
 )
 _OTHER_PREFIXES = ("backoff_config.", "delta_dynamo_", "dynamo_", "hoodie.")
+_ENDPOINTS = ("endpoint", "endpoint_url")
+# What pyiceberg reads as true.
+_TRUE = ("y", "yes", "t", "true", "on", "1")
+# An endpoint whose host has a name. Like pyarrow, parsieve puts no bucket before an IP address.
+_NAMED_HOST = re.compile(r"(https?://)([^/:]*[a-z][^/:]*(?::\d+)?/*)", re.IGNORECASE)
 
 
 def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
@@ -87,6 +95,7 @@ def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
 
     Raises:
         UnsupportedError: obstore is not installed or does not support the URI.
+        TypeError: an option is not text.
         ValueError: obstore does not accept the options.
     """
     try:
@@ -94,12 +103,18 @@ def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
         from obstore.exceptions import BaseError
     except ImportError:
         raise UnsupportedError(f"{uri} needs the package obstore: pip install obstore") from None
-    store_options: dict[str, str] = {}
-    client_options: dict[str, str] = {}
-    for name, value in _of_obstore(options or {}).items():
+    store_options: dict[str, Any] = {}
+    client_options: dict[str, Any] = {}
+    bucket = uri.partition("://")[2].partition("/")[0]
+    for name, value in _of_obstore(options or {}, bucket).items():
+        if not isinstance(value, str | bool):
+            kind = type(value).__name__
+            raise TypeError(f"{name} in storage_options must be text, not {kind}; to use its default, omit it")
         bare = name.lower()
         for provider in _PROVIDERS:
             bare = bare.removeprefix(provider)
+        if bare in _ENDPOINTS and "://" not in str(value):
+            raise ValueError(f"{name}={value!r} in storage_options has no scheme; write https://{value}")
         if bare in _CLIENT_OPTIONS:
             client_options[bare] = value
         else:
@@ -112,21 +127,38 @@ def store_at(uri: str, options: Mapping[str, str] | None = None) -> Any:
     except BaseError as error:
         reason = str(error).partition("\n")[0]
         if options:
+            hint = "Use the option names of obstore, such as aws_region, aws_access_key_id and aws_endpoint"
+            # Only pyiceberg has dots in the names of such options.
+            if of_pyiceberg := [name for name in store_options if "." in name]:
+                hint = f"To use the option {of_pyiceberg[0]} of pyiceberg, open the table by pyiceberg's Table"
             raise ValueError(
-                f"obstore cannot open {uri} with these storage_options: {reason} Use the option names of obstore, "
-                "such as aws_region, aws_access_key_id, aws_endpoint and aws_allow_http"
+                f"obstore cannot open {uri} with these storage_options: {reason.rstrip('.')}. {hint}"
             ) from error
         raise UnsupportedError(f"obstore cannot open {uri}: {reason}") from error
 
 
-def _of_obstore(options: Mapping[str, str]) -> dict[str, str]:
+def known_options(properties: Mapping[str, Any], uri: str) -> dict[str, Any]:
+    """Return the properties of a catalog of pyiceberg that `store_at` accepts for a URI."""
+    of_scheme = _OF_SCHEMES.get(uri.partition("://")[0], ())
+    return {name: value for name, value in properties.items() if name in _OF_PYICEBERG and name.startswith(of_scheme)}
+
+
+def _of_obstore(options: Mapping[str, Any], bucket: str) -> dict[str, Any]:
     """Return the options of deltalake, hudi and pyiceberg with the names of obstore.
 
     obstore refuses names that it does not know, so unknown names stay as they are.
     """
-    translated = {new: str(options[old]) for old, new in _OF_PYICEBERG.items() if options.get(old) is not None}
-    if translated.get("aws_endpoint", "").startswith("http://"):
+    # Like pyiceberg, ignore empty texts.
+    translated = {new: str(options[old]) for old, new in _OF_PYICEBERG.items() if options.get(old) not in (None, "")}
+    is_virtual = translated.pop("aws_virtual_hosted_style_request", "").lower() in _TRUE
+    endpoint = translated.get("aws_endpoint", "")
+    if endpoint and "://" not in endpoint:
+        translated["aws_endpoint"] = endpoint = f"https://{endpoint}"
+    if endpoint.startswith("http://"):
         translated["aws_allow_http"] = "true"
+    # obstore expects the bucket in the endpoint. Without an endpoint, AWS also accepts the bucket in the path.
+    if is_virtual and "aws_endpoint" not in options and (host := _NAMED_HOST.fullmatch(endpoint)):
+        translated |= {"aws_endpoint": f"{host[1]}{bucket}.{host[2]}", "aws_virtual_hosted_style_request": "true"}
     return translated | {name: value for name, value in options.items() if not _is_other(name)}
 
 
@@ -139,9 +171,14 @@ def os_errors(where: object) -> Iterator[None]:
     """Raise errors of obstore as `OSError`, like other filesystems, with only the first line of the message."""
     try:
         yield
-    except Exception as error:
-        if isinstance(error, OSError) or type(error).__module__ != "obstore.exceptions":
+    except BaseException as error:
+        # obstore panics if the environment variable of the endpoint is not a URL.
+        if isinstance(error, OSError) or type(error).__module__ not in ("obstore.exceptions", "pyo3_runtime"):
             raise
         reason = str(error).partition("\n")[0]
+        if " http://" in reason and reason.rstrip().endswith("builder error"):
+            reason = (
+                f"{reason.rstrip()}; to allow http://, set the option or environment variable AWS_ALLOW_HTTP to true"
+            )
         # An OSError with a number means that the storage failed; one without means that the file's bytes are wrong.
         raise OSError(errno.EIO, f"{where}: {reason}") from error

@@ -446,7 +446,7 @@ def filesystem_of(uri: str) -> tuple[Any, str]:
         except (ImportError, ValueError):
             scheme = uri.partition("://")[0]
             raise ValueError(
-                f"no filesystem for {scheme}://; install fsspec with its package for {scheme}, or pass a "
+                f"no filesystem for {scheme}:// ({unknown}); install fsspec with its package for {scheme}, or pass a "
                 "(filesystem, path) pair"
             ) from unknown
     return filesystem, path

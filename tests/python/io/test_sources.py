@@ -147,6 +147,8 @@ def test_missing_files_and_folders_raise_os_errors(tmp_path: Path) -> None:
         ps.open_filters(tmp_path)
     with pytest.raises(ValueError, match="no filesystem for nothing://"):
         ps.open_filters("nothing://bucket/file")
+    with pytest.raises(ValueError, match=r"no filesystem for s3:// .*syntax error at character ' '"):
+        ps.open_filters("s3://bucket/a file")
 
 
 def test_reading_a_closed_file_is_an_error(tmp_path: Path) -> None:

@@ -205,6 +205,14 @@ def test_an_object_with_the_name_of_a_folder_does_not_hide_its_files(
         assert rows(ps.open_table((open_store(options), "bucket/t"), "parquet")) == [7]
 
 
+def test_a_failed_request_of_pyarrow_is_an_os_error() -> None:
+    """pyarrow raises an `OSError` without an errno, as it does for malformed data."""
+    with s3_server({"t/a.parquet": written(7), "t/b.parquet": written(8)}, forbidden="t/b") as options:
+        plan = ps.open_table((_s3(options), "bucket/t")).plan()
+        with pytest.raises(OSError, match="AWS Error ACCESS_DENIED"):
+            plan.to_arrow()
+
+
 def test_a_listing_asks_once_about_a_single_object(tmp_path: Path) -> None:
     asked = []
 

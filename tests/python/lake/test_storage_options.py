@@ -51,11 +51,14 @@ def test_a_hudi_table_with_options_of_hudi(tmp_path: Path) -> None:
     table = HudiTable(tmp_path, pa.schema([("id", pa.int64())]))
     table.commit({"g0-0": pa.table({"id": [1, 2]})})
     with s3_server(contents(tmp_path, "t")) as options:
-        check("s3://bucket/t", options | {"hoodie.read.listing.parallelism": "2"})
+        also: dict[str, Any] = {"hoodie.read.listing.parallelism": "2", "aws_allow_http": True}
+        check("s3://bucket/t", options | also)
 
 
 def test_an_iceberg_table_with_options_of_pyiceberg(tmp_path: Path) -> None:
     sql = pytest.importorskip("pyiceberg.catalog.sql")
+    from pyiceberg.table import StaticTable
+
     with s3_server({}) as options:
         names = {"endpoint": "aws_endpoint", "access-key-id": "aws_access_key_id", "region": "aws_region"}
         names["secret-access-key"] = "aws_secret_access_key"
@@ -66,9 +69,37 @@ def test_an_iceberg_table_with_options_of_pyiceberg(tmp_path: Path) -> None:
         rows = pa.table({"id": [1, 2]})
         table = catalog.create_table("n.t", rows.schema)
         table.append(rows)
-        own["py-io-impl"] = "pyiceberg.io.pyarrow.PyArrowFileIO"
+        # The catalog's other properties are no options of a store.
+        check(catalog.load_table("n.t"), None)
+        own |= {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO", "s3.session-token": ""}
         check("s3://bucket/w/n/t", own)
         check(table.metadata_location, own)
+        # obstore has no such option, and opens the index of a Table without it.
+        own["s3.role-session-name"] = "me"
+        with pytest.raises(
+            ValueError, match=r"s3\.role-session-name of pyiceberg, open the table by pyiceberg's Table"
+        ):
+            ps.open_table("s3://bucket/w/n/t", storage_options=own)
+        check(StaticTable.from_metadata(table.metadata_location, own), None)
+
+
+def test_an_iceberg_table_whose_location_has_a_percent_sign(tmp_path: Path) -> None:
+    """Its index was in the folder of another table, because libraries decode escapes in addresses."""
+    sql = pytest.importorskip("pyiceberg.catalog.sql")
+    objects: dict[str, bytes] = {}
+    with s3_server(objects) as options:
+        own = {"s3.endpoint": options["aws_endpoint"], "s3.region": options["aws_region"]}
+        own |= {"s3.access-key-id": "who", "s3.secret-access-key": "secret"}
+        catalog = sql.SqlCatalog("c", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse="s3://bucket/w", **own)
+        catalog.create_namespace("n")
+        for number, name in enumerate(("a b", "a%20b", "a%2520b")):
+            table = catalog.create_table(f"n.t{number}", pa.schema({"id": pa.int64()}), f"s3://bucket/{name}")
+            table.append(pa.table({"id": [number]}))
+            opened = ps.open_table(table)
+            opened.build_index("id", "sieve", progress=False)
+            assert opened.plan(f"id = {number}").to_arrow().num_rows == 1
+    indexed = {name.partition("/_parsieve/")[0] for name in objects if "/_parsieve/" in name}
+    assert indexed == {"a b", "a%20b", "a%2520b"}
 
 
 def test_characters_that_end_a_path_are_refused(tmp_path: Path) -> None:

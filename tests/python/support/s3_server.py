@@ -17,7 +17,10 @@ KEYS = {"aws_access_key_id": "who", "aws_secret_access_key": "secret", "aws_regi
 
 @contextmanager
 def s3_server(bucket: dict[str, bytes], forbidden: str = "nothing") -> Iterator[dict[str, str]]:
-    """Serve the objects of a bucket, and yield the options of obstore. Listing the forbidden prefix is denied."""
+    """Serve the objects of a bucket, and yield the options of obstore.
+
+    Listing the forbidden prefix is denied, and so is reading its objects.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -69,8 +72,8 @@ def s3_server(bucket: dict[str, bytes], forbidden: str = "nothing") -> Iterator[
                 query = parse_qs(url.query)
                 self._list(query.get("prefix", [""])[0], query.get("delimiter", [""])[0])
                 return
-            if name not in bucket:
-                self._answer(404)
+            if name not in bucket or name.startswith(forbidden):
+                self._answer(403 if name.startswith(forbidden) else 404)
                 return
             data = bucket[name]
             headers = {"ETag": f'"{_tag(data)}"', "Last_Modified": formatdate(0, usegmt=True)}

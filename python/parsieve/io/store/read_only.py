@@ -6,10 +6,11 @@ It is read-only, because these filesystems cannot write a file on the condition 
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
-from parsieve._core import UnsupportedError
+from parsieve._core import ParsieveError, UnsupportedError
 from parsieve.io.remote_speed import remote_speed
 from parsieve.io.sources import open_source
 from parsieve.io.store.base import Data, Store, Stored
@@ -41,12 +42,22 @@ class MountedStore(Store):
         return self._name
 
     def _get(self, name: str) -> bytes:
-        with contextlib.closing(open_source((self._filesystem, f"{self._root}/{name}"))) as source:
+        with self._os_errors(), contextlib.closing(open_source((self._filesystem, f"{self._root}/{name}"))) as source:
             return bytes(source.read(0, source.size()))
 
     def _get_range(self, name: str, start: int, end: int) -> bytes:
-        with contextlib.closing(open_source((self._filesystem, f"{self._root}/{name}"))) as source:
+        with self._os_errors(), contextlib.closing(open_source((self._filesystem, f"{self._root}/{name}"))) as source:
             return bytes(source.read(start, end))
+
+    @contextlib.contextmanager
+    def _os_errors(self) -> Iterator[None]:
+        """Raise the errors of any library as `OSError`. A filesystem of fsspec may raise any exception."""
+        try:
+            yield
+        except (OSError, ParsieveError):
+            raise
+        except Exception as error:
+            raise OSError(errno.EIO, f"{self}: {type(error).__name__}: {error}") from error
 
     def _by_pyarrow(self, base: str) -> Iterator[_File]:
         from pyarrow import fs
@@ -72,7 +83,8 @@ class MountedStore(Store):
         """Return the files of a folder."""
         base = f"{self._root}/{folder}"
         files = self._by_pyarrow(base) if hasattr(self._filesystem, "get_file_info") else self._by_fsspec(base)
-        stored = sorted(Stored(f"{folder}/{path.rpartition('/')[2]}", size, when) for path, size, when in files)
+        with self._os_errors():
+            stored = sorted(Stored(f"{folder}/{path.rpartition('/')[2]}", size, when) for path, size, when in files)
         self._count(0)
         return stored
 

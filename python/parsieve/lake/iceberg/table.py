@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from parsieve._core import FormatError, UnsupportedError
+from parsieve.io.object_store import known_options
 from parsieve.lake.base import AsOf, ColumnPath, Slice, Snapshot, Statistics, milliseconds
 from parsieve.lake.iceberg.errors import readable
 from parsieve.lake.iceberg.manifests import DeleteFile, data_files
@@ -53,11 +54,14 @@ class Iceberg(Adapter):
             raise UnsupportedError(
                 "Iceberg tables need the package pyiceberg: pip install 'parsieve[iceberg]'"
             ) from None
-        self.storage_options = dict(storage_options or {})
         self._given = source if hasattr(source, "metadata") and hasattr(source, "io") else None
+        self.storage_options = dict(storage_options or {})
         self._source = source
         table = self._table()
         self.uri = address_of(table.location().rstrip("/"))
+        if self._given is not None and not storage_options:
+            # The catalog knows how to open the store, which also holds the index.
+            self.storage_options = known_options(self._given.io.properties, self.uri)
 
     def _table(self) -> Any:
         if self._given is not None:
@@ -77,6 +81,14 @@ class Iceberg(Adapter):
         load_file_io(dict(self.storage_options), address)
         with readable(address):
             return StaticTable.from_metadata(address, dict(self.storage_options))
+
+    def folder_address(self, name: str) -> Any:
+        """Return the address of a folder inside the table's folder.
+
+        Iceberg does not decode a location, and the libraries that open the address do.
+        """
+        uri = self.uri.replace("%", "%25") if "://" in self.uri else self.uri
+        return f"{uri}/{name}"
 
     @property
     def metadata_file(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ BATCH_ROWS = 64 * 1024
 ICEBERG_METADATA = (".metadata.json", ".metadata.json.gz")
 # What the message about an encrypted file without keys says before its advice.
 ENCRYPTED = "is encrypted"
+# What pyarrow's object stores say if a request fails. These errors have no errno.
+_STORE_ERROR = re.compile("AWS Error|Azure Error|google::cloud::Status")
 
 
 @contextmanager
@@ -55,7 +58,7 @@ def foreign(what: str, keyed: bool = False) -> Iterator[None]:
             raise _not_parquet(what, "too short for a footer") from error
         raise FormatError(f"{what}: {error}") from error
     except OSError as error:
-        if error.errno is not None or _is_raised_by_python(error):
+        if error.errno is not None or _is_raised_by_python(error) or _STORE_ERROR.search(str(error)):
             raise
         if keyed and _is_about_keys(str(error)):
             raise DecryptionError(

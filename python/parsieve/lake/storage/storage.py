@@ -70,7 +70,9 @@ class Storage:
     """A folder, or a single file, on a local disk or an object store."""
 
     def __init__(self, source: Any, storage_options: Mapping[str, str] | None = None) -> None:
-        self.options = dict(storage_options or {})
+        # The libraries of formats accept only texts, but users also write True.
+        given: dict[str, Any] = dict(storage_options or {})
+        self.options = {name: str(value).lower() if isinstance(value, bool) else value for name, value in given.items()}
         # Engines open `prefix + path`.
         self.prefix = ""
         self.filesystem: Any = None
