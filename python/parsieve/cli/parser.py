@@ -60,7 +60,7 @@ class Parser(argparse.ArgumentParser):
         hint = did_you_mean(str(value), choices)
         if isinstance(action, argparse._SubParsersAction):
             raise argparse.ArgumentError(
-                None, f"unknown command {value!r}{hint or '; it is one of: ' + ', '.join(choices)}"
+                None, f"unknown command {value!r}{hint or '; the commands are: ' + ', '.join(choices)}"
             )
         name = "/".join(action.option_strings) or action.metavar
         raise argparse.ArgumentError(None, f"{name}: {value!r} is not one of {', '.join(choices)}{hint}")

@@ -136,7 +136,7 @@ class Unwrapper:
             # Ask the KMS again next time.
             self._encryption_keys.pop(known, None)
             raise _core.DecryptionError(
-                f"the key of {owner} is wrapped by another key than the one that the KMS returned for {master!r}"
+                f"the key of {owner} is not wrapped with the key that the KMS returned for {master!r}"
             ) from None
 
     def _unwrap_with_kms(self, wrapped: str, master: str, owner: str) -> bytes:

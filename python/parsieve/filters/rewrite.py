@@ -85,7 +85,7 @@ def add_filters(
         in_place: append to the file itself, which may be too large to copy. No other reader can open it until that is
             done. A crash leaves `.NAME.parsieve-journal` next to the file, and the next function of parsieve that opens
             the file undoes or finishes the change, unless another program has replaced the file. Other hard links see
-            the change too. The old footer stays in the file, unused.
+            the change too. Afterwards, the old footer stays in the file, unused.
         upload: allow an object of a store, given as a URI or an `(obstore store, path)` pair. The object is downloaded,
             and the whole new object is uploaded with the old attributes, unless the object has changed in the meantime.
         threads: how many column chunks (in a folder: files) to read in parallel; by default one per processor. Each

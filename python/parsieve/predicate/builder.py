@@ -205,7 +205,7 @@ class Builder:
             tests = [f"has_token({operand.column}, '{part}')" for part in words_of(str(word))]
             instead = f"; write {shortened(' AND '.join(tests))}" if len(tests) > 1 else ""
             raise NotUnderstoodError(
-                f"a token is one word: only ASCII letters, ASCII digits and characters other than ASCII{instead}"
+                f"a token is one word: only ASCII letters, ASCII digits and non-ASCII characters{instead}"
             )
         _require_text(operand, (word,))
         return HasToken(operand.column, word)

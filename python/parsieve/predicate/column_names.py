@@ -122,7 +122,9 @@ def column_name(schema: pa.Schema, name: str) -> str:
     if len(numbers) == 1:
         return name
     if numbers:
-        raise UnsupportedError(f"the table has {len(numbers)} columns {name!r}; only the others can be read")
+        raise UnsupportedError(
+            f"the table has {len(numbers)} columns named {name!r}; only columns with unique names can be read"
+        )
     candidates = [candidate for candidate in schema.names if candidate.casefold() == name.casefold()]
     if len(candidates) == 1:
         return str(candidates[0])

@@ -59,7 +59,7 @@ def serve(
     if is_rest:
         _check_rest(catalog_uri, token, name, options)
     elif own_storage:
-        raise ValueError("--own-storage is for REST catalogs; the server always reads a SQL catalog by its own rights")
+        raise ValueError("--own-storage is for REST catalogs; the server reads SQL catalogs with its own rights anyway")
     if token is None and not is_rest and not is_this_machine(listening.host):
         raise ValueError(
             f"{listening.host} can be reached from other machines, so requests need a token: pass --token-file"

@@ -83,7 +83,7 @@ def test_the_help_of_build_names_all_that_can_be_indexed(capsys: Any) -> None:
     [
         (["plna", "t", "a = 1"], "unknown command 'plna'; did you mean 'plan'?"),
         (["index", "biuld", "t", "a"], "unknown command 'biuld'; did you mean 'build'?"),
-        (["xyz"], "unknown command 'xyz'; it is one of: plan, lookup, advise,"),
+        (["xyz"], "unknown command 'xyz'; the commands are: plan, lookup, advise,"),
         (["plan", "t", "a = 1", "--explian"], "unknown option --explian; did you mean '--explain'?"),
         (["plan", "t", "a = 1", "--expl"], "unknown option --expl; did you mean '--explain'?"),
         (["index", "build", "t", "a", "--memry=1GB"], "unknown option --memry; did you mean '--memory'?"),

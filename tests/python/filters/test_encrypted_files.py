@@ -281,7 +281,7 @@ def test_wrong_keys_of_a_kms_are_named(tmp_path: Path) -> None:
     properties = pe.CryptoFactory(lambda _: Kms(seen)).file_encryption_properties(pe.KmsConnectionConfig(), config)
     pq.write_table(TABLE, path, encryption_properties=properties)
     client = Wrong(seen)
-    with pytest.raises(ps.DecryptionError, match=r"the key of column 'secret' is wrapped by another key .* 'one'"):
+    with pytest.raises(ps.DecryptionError, match=r"the key of column 'secret' is not wrapped with the key .* 'one'"):
         ps.FileKeys.from_kms(path, client)
     client.key = b"short"
     with pytest.raises(ps.DecryptionError, match="a key of 5 bytes for 'one', the master key of column 'secret'"):

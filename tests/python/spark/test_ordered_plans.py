@@ -235,7 +235,7 @@ def test_rows_are_those_of_the_planned_state(spark: Any, tmp_path: Path) -> None
     plan = table.plan(order_by="id", descending=True, limit=2)
     pq.write_table(pa.table({"id": range(90, 99)}), folder / "2.parquet")
     # The last of the first rows is now in a file that the plan does not know.
-    with pytest.raises(ps.ConflictError, match=r"2.parquet was written anew"):
+    with pytest.raises(ps.ConflictError, match=r"2.parquet was written again"):
         plan.to_spark(spark)
     assert [row.id for row in pss.read(spark, table, order_by="id", descending=True, limit=2).collect()] == [98, 97]
 

@@ -39,12 +39,12 @@ def test_replaced_files_of_a_folder_are_conflicts(spark: Any, tmp_path: Path, mo
     with monkeypatch.context() as however_slow_we_are:
         at_once = file.stat().st_ctime_ns + TICK_NS // 2
         however_slow_we_are.setattr("parsieve.lake.storage.listing.time.time_ns", lambda: at_once)
-        with pytest.raises(ps.ConflictError, match="written anew"):
+        with pytest.raises(ps.ConflictError, match="written again"):
             all_of_it.to_spark(spark)
     # The index was built from the old content of the file.
     assert ids(frame.where("id = 15")) == [15, 15]
     assert ids(plan.to_spark(spark)) == [15], "at the plan's snapshot there was one"
-    with pytest.raises(ps.ConflictError, match="written anew"):
+    with pytest.raises(ps.ConflictError, match="written again"):
         all_of_it.to_spark(spark)
     Path(plan.files[0]).unlink()
     with pytest.raises(ps.ConflictError, match="is gone"):

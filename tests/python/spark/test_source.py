@@ -176,7 +176,7 @@ def test_a_schema_selects_columns(spark: Any, known: None, table: Path) -> None:
     assert reader.load(str(table)).collect() == [("n33",)]
     with pytest.raises(Exception, match="there is no column 'nothing'; the columns are: id, name"):
         spark.read.format("parsieve").schema("nothing INT").load(str(table)).collect()
-    with pytest.raises(Exception, match="column id is bigint, not int; load it as it is"):
+    with pytest.raises(Exception, match="column id is bigint, not int; load it as bigint, and cast it"):
         spark.read.format("parsieve").schema("id INT").load(str(table)).collect()
 
 

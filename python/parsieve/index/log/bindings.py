@@ -100,7 +100,7 @@ def write(store: Store, chain: Sequence[Part], before: Bindings, after: Bindings
         data = document.write(BINDINGS, content)
     else:
         if after.next_id > MAX_IDS:
-            raise OverflowError("the index has used all ids of slices; build it again")
+            raise OverflowError("the index has used up all ids for slices; build it again")
         data = document.write(BINDINGS, {**content, "next_id": after.next_id}, version=FORMAT)
     return (*chain, Part.put(store, unique(BINDINGS, "bindings"), data))
 
@@ -153,7 +153,7 @@ def _read_objects(documents: Sequence[tuple[str, bytes, int]]) -> Bindings:
     for number, (name, text, version) in enumerate(documents):
         fields = document.parse(text, name, version)
         if fields.get("full", bool) != (number == 0):
-            raise FormatError(f"{name} is at the wrong position of its chain")
+            raise FormatError(f"{name} is at the wrong position in its chain")
         if number and version != state.version:
             raise FormatError(f"{name} has a different format version from the file that it changes")
         state.apply(fields, name)

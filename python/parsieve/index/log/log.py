@@ -57,7 +57,7 @@ class Log:
                         f"{error}. Delete this file to return to the previous version, or delete the folder "
                         f"{self.store} to build a new index"
                     ) from error
-        raise FileNotFoundError(f"the versions of {self.store} are removed faster than they can be read")
+        raise FileNotFoundError(f"the versions of {self.store} are removed faster than they can be read; try again")
 
     def publish(self, commit: Commit) -> bool:
         """Publish a version as the newest one. Return False, without any effect, if another writer was faster."""

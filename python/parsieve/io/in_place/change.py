@@ -165,7 +165,7 @@ def recover(path: str | os.PathLike[str]) -> None:
                 return
         finally:
             os.close(fd)
-    raise ConflictError(f"{os.fspath(path)} was replaced each time when parsieve opened it; try again")
+    raise ConflictError(f"{os.fspath(path)} was replaced each time parsieve opened it; try again")
 
 
 def _recover_locked(path: Path, fd: int) -> bool:

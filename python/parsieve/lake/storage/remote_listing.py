@@ -105,9 +105,7 @@ def _below(path: str, root: str) -> str:
     """Return a listed path relative to the listed folder."""
     inside, folder = path.lstrip("/"), root.strip("/")
     if folder and not inside.startswith(folder + "/"):
-        raise UnsupportedError(
-            f"the filesystem lists {path!r} in {root!r}; use the spelling of the filesystem for the folder"
-        )
+        raise UnsupportedError(f"the filesystem lists {path!r} in {root!r}; spell the folder as the filesystem does")
     return inside[len(folder) + 1 if folder else 0 :]
 
 

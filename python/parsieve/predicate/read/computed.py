@@ -32,7 +32,7 @@ class Expressions:
 
     def _add(self, expression: Expression) -> Operand:
         if expression.columns[0].is_repeated:
-            raise NotUnderstoodError("functions of elements of lists and of other functions are not supported")
+            raise NotUnderstoodError("nested functions and functions of list elements are not supported")
         try:
             value = expression.value
         except UnsupportedError as error:

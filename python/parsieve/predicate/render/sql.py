@@ -211,12 +211,12 @@ class _DuckDb(_Sql):
             written = _timestamp_text(nanos, 6)
             if nanos % 1000 or written is None:
                 raise UnsupportedError(
-                    f"DuckDB cannot hold the moment {nanos} ns since 1970 of a column of type {kind}"
+                    f"DuckDB cannot hold {nanos} ns since 1970 in a column of type {kind}; use to_arrow"
                 )
             return f"TIMESTAMPTZ '{written}+00'"
         if abs(nanos // (1 if kind.unit == "ns" else 1000)) >= 2**63 - 1:
             # DuckDB reserves the extreme values for infinity.
-            raise UnsupportedError(f"DuckDB cannot hold the time {nanos} ns since 1970 of a column of type {kind}")
+            raise UnsupportedError(f"DuckDB cannot hold {nanos} ns since 1970 in a column of type {kind}; use to_arrow")
         if kind.unit == "ns":
             return f"make_timestamp_ns({nanos})"
         return f"make_timestamp({nanos // 1000})"
@@ -315,11 +315,11 @@ class _Spark(_Sql):
             return f"timestamp_micros({nanos // 1000}L)"
         written = _timestamp_text(nanos, 6)
         if written is None:
-            raise UnsupportedError(f"Spark has no literal for the moment {nanos} ns since 1970")
+            raise UnsupportedError(f"Spark has no literal for the time {nanos} ns since 1970; use to_arrow")
         return f"TIMESTAMP_NTZ '{written}'"
 
     def time(self, scalar: pa.Scalar) -> str:
-        raise UnsupportedError("Spark has no times of day")
+        raise UnsupportedError("Spark has no times of day; use to_arrow")
 
     def text(self, text: str) -> str:
         # Other texts are passed as bytes, because session settings decide the meaning of a backslash.

@@ -69,7 +69,7 @@ def _typed(document: dict[str, Any], name: str, kind: type, default: Any) -> Any
     if value is None:
         return default
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise bad_request(f"{name} is {shortened(repr(value))}, which is no {kind.__name__}")
+        raise bad_request(f"{name} must be of type {kind.__name__}, not {shortened(repr(value))}")
     return value
 
 

@@ -113,7 +113,7 @@ class DeltaScan(FixedScan):
         keep = PlannedFiles.of(plan)
         frame = self.pruned(keep, condition_of(plan, types))
         if keep.missing:
-            raise changed_since(plan, f"{min(keep.missing)} is no part of that version")
+            raise changed_since(plan, f"{min(keep.missing)} is not part of that version")
         return frame
 
     @classmethod

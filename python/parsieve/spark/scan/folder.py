@@ -142,7 +142,7 @@ class FolderScan(ListedScan):
                 raise changed_since(plan, f"{piece.path} is gone")
             # A kept file with a token was proven unchanged when it was planned, so a file without one is a newer file.
             if piece.token and not listed.same_rows(piece):
-                raise changed_since(plan, f"{piece.path} was written anew")
+                raise changed_since(plan, f"{piece.path} was written again")
         keep = PlannedFiles.of(plan)
         keep(file_index.list_paths(self.whole()), Filter((), None))
         if keep.missing:

@@ -173,7 +173,7 @@ def condition_of(plan: PlanRecord, types: Types) -> str:
 def changed_since(plan: PlanRecord, reason: str) -> ConflictError:
     """Return the error for a plan whose files Spark can no longer read as planned."""
     state = "" if plan.snapshot.id is None else f" at {plan.snapshot.id}"
-    return ConflictError(f"{plan.lake.uri} is no longer as it was planned{state}: {reason}; plan again")
+    return ConflictError(f"the plan of {plan.lake.uri}{state} is out of date: {reason}; plan again")
 
 
 def refuse_missing_files(plan: PlanRecord) -> None:

@@ -196,7 +196,7 @@ class IcebergScan(FixedScan):
         keep = PlannedFiles.of(plan)
         frame = scan.pruned(keep, condition_of(plan, scan.types()))
         if keep.missing:
-            raise changed_since(plan, f"{min(keep.missing)} is no part of that snapshot")
+            raise changed_since(plan, f"{min(keep.missing)} is not part of that snapshot")
         return frame
 
     @classmethod

@@ -299,7 +299,7 @@ def read_plan(plan: Plan, spark: SparkSession, name: str | None = None) -> DataF
     columns = record.snapshot.schema.names
     for column in columns:
         if column not in frame.columns:
-            raise changed_since(record, f"Spark finds no column {column!r} in it")
+            raise changed_since(record, f"Spark finds no column {column!r} in the table")
     frame = frame.select(*map(_quoted, columns))
     return _first(frame, plan.ordering, plan.limit) if isinstance(plan, OrderedPlan) else frame
 

@@ -53,7 +53,7 @@ class ParsieveSource(datasource.DataSource):  # type: ignore[misc]
             if column.dataType.simpleString() != field.dataType.simpleString():
                 raise TypeError(
                     f"column {field.name} is {column.dataType.simpleString()}, not {field.dataType.simpleString()}; "
-                    "load it as it is, and cast it then"
+                    f"load it as {column.dataType.simpleString()}, and cast it afterwards"
                 )
         return ParsieveReader(self._request, schema)
 

@@ -19,13 +19,13 @@ def test_columns_with_the_same_name_are_rejected_when_they_are_read(tmp_path: Pa
         plan = table.plan(where)
         assert len(plan.files) == 1
         for read in (plan.to_arrow, plan.to_polars, plan.to_duckdb, lambda plan=plan: plan.to_arrow(["a"])):
-            with pytest.raises(ps.UnsupportedError, match=r"2 columns 'a'|'a': the file has 'a', 'a', 'z'"):
+            with pytest.raises(ps.UnsupportedError, match=r"2 columns named 'a'|'a': the file has 'a', 'a', 'z'"):
                 read()
-    with pytest.raises(ps.UnsupportedError, match="2 columns 'a'"):
+    with pytest.raises(ps.UnsupportedError, match="2 columns named 'a'"):
         ps.scan_polars(table)
-    with pytest.raises(ps.UnsupportedError, match="2 columns 'a'"):
+    with pytest.raises(ps.UnsupportedError, match="2 columns named 'a'"):
         table.lookup("z", [5])
-    with pytest.raises(ps.UnsupportedError, match="2 columns 'a'"):
+    with pytest.raises(ps.UnsupportedError, match="2 columns named 'a'"):
         table.plan("z > 0", order_by="z", limit=1).to_arrow()
     assert table.plan("z = 5").to_arrow(["z"])["z"].to_pylist() == [5]
     assert table.lookup("z", [5], columns=["z"]).table["z"].to_pylist() == [5]
