@@ -138,6 +138,8 @@ def test_a_string_without_quotes_gets_a_hint(folder: Path, capsys: Any) -> None:
             table.plan(where)
     with pytest.raises(ps.ColumnNotFoundError, match=r"single quotes: 'SKU'"):
         table.plan('id = "SKU"')
+    with pytest.raises(ps.ColumnNotFoundError, match="To find nulls, write IS NULL"):
+        table.plan("id = None")
     for where in ("SKU = 1", "SKU IS NULL", "SKU IN (1)", "st.x = 5", "id = st.x"):
         with pytest.raises(ps.ColumnNotFoundError) as caught:
             table.plan(where)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
-from parsieve.lake.rows.arrow_scan import ScanFile, is_exact
+from parsieve.lake.rows.arrow_scan import ScanFile, mismatch
 from parsieve.lake.rows.columns import Find, Matching, by_name, conform
 from parsieve.lake.rows.file_rows import FileRows
 from parsieve.lake.storage.storage import Storage
@@ -49,7 +49,7 @@ def test_each_level_of_a_file_is_indexed_once(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(table, path)
     file = ScanFile(Storage(str(tmp_path)), str(path), str(path), path.stat().st_size, matching=matching)
-    assert is_exact(table.schema, table.schema, file)
+    assert mismatch(table.schema, table.schema, file) is None
     assert sorted(indexed) == [300, 301]
     indexed.clear()
     (batch,) = FileRows(lambda: str(path), str(path), matching).batches(table.schema)

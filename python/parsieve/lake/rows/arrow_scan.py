@@ -101,31 +101,35 @@ def without_dictionaries(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def is_exact(physical: pa.Schema, schema: pa.Schema, file: ScanFile) -> bool:
-    """Return whether pyarrow's scan of a file, which finds columns by name, returns the table's values."""
+def mismatch(physical: pa.Schema, schema: pa.Schema, file: ScanFile) -> str | None:
+    """Return why pyarrow's scan of a file, which finds columns by name, may not return the table's values, or None."""
     if has_reserved_names(schema):
-        return False
+        return "has a column with a name that pyarrow reserves"
     file_columns, names = list(physical), set(physical.names)
-    if not names.isdisjoint(file.constants) or len({name.casefold() for name in names}) != len(file_columns):
-        return False
+    if not names.isdisjoint(file.constants):
+        return "has a column that is also in the file's path or metadata"
+    if len({name.casefold() for name in names}) != len(file_columns):
+        return "has several columns of one name"
     if any(value != value for value in file.constants.values()):
         # pyarrow draws wrong conclusions from "equals NaN".
-        return False
+        return "has a partition value that is NaN"
     columns = [column for column in schema if column.name not in file.constants]
     try:
         places = file.matching.places(columns, file_columns)
-    except UnsupportedError:
-        return False
+    except UnsupportedError as error:
+        return f"has other columns than the table: {error}"
     for column, number in zip(columns, places, strict=True):
         if number is None:
             # pyarrow would read another column of this name, or fill a missing column with nulls only.
             if column.name in names or file.matching.absent(column, 1).null_count == 0:
-                return False
-        elif file_columns[number].name != column.name or not _is_same_type(
-            file_columns[number].type, column.type, file.matching
-        ):
-            return False
-    return True
+                return f"has no column {column.name}"
+        elif file_columns[number].name != column.name:
+            return f"stores the column {column.name} as {file_columns[number].name}"
+        elif not _is_same_type(file_columns[number].type, column.type, file.matching):
+            if file_columns[number].type == column.type:
+                return f"stores the column {column.name} as {column.type}, which pyarrow may not read exactly"
+            return f"stores the column {column.name} as {file_columns[number].type}, not {column.type}"
+    return None
 
 
 def _is_same_type(source: pa.DataType, target: pa.DataType, matching: Matching) -> bool:

@@ -26,8 +26,8 @@ from parsieve.lake.rows.arrow_scan import (
     ScanFile,
     guarantee,
     has_reserved_names,
-    is_exact,
     may_lose_rows,
+    mismatch,
     without_dictionaries,
 )
 from parsieve.lake.rows.file_rows import FileRows, foreign
@@ -93,8 +93,8 @@ class OpenFile:
     fragment: pads.ParquetFileFragment
     # The row groups to read, or None for all.
     row_groups: Sequence[int] | None = None
-    # Whether pyarrow's scan of the file returns exactly the table's rows.
-    is_exact: bool = True
+    # Why pyarrow's scan of the file may not return exactly the table's rows, or None.
+    mismatch: str | None = None
     # Whether the file is by a writer that stores wrong statistics.
     has_wrong_statistics: bool = False
 
@@ -111,6 +111,11 @@ class OpenFile:
         """
         size: int = self.fragment.metadata.serialized_size
         return self.pinned.footer_length() - size == SIGNATURE_BYTES
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether pyarrow's scan returns exactly the table's rows."""
+        return self.mismatch is None
 
     @property
     def is_moved(self) -> bool:
@@ -132,12 +137,12 @@ class CheckedFiles:
 
     def are_exact(self) -> bool:
         """Return whether pyarrow's scan returns exactly the table's rows, by the footers at the first call."""
-        return self.inexact_file() is None
+        return self.mismatch() is None
 
-    def inexact_file(self) -> ScanFile | None:
-        """Return the first file that pyarrow's scan does not return as rows of the table, or None."""
+    def mismatch(self) -> str | None:
+        """Return the first file whose rows pyarrow's scan may not return exactly, with the reason, or None."""
         files = zip(self.files, self._footers, strict=True)
-        return next((file for file, (is_exact, _, _) in files if not is_exact), None)
+        return next((f"{file.name} {reason}" for file, (reason, _, _) in files if reason is not None), None)
 
     def physical_schemas(self) -> list[pa.Schema]:
         """Return the schema of each file at the first call."""
@@ -148,13 +153,13 @@ class CheckedFiles:
         return any(is_wrong for _, is_wrong, _ in self._footers)
 
     @cached_property
-    def _footers(self) -> list[tuple[bool, bool, pa.Schema]]:
-        """Return for each file whether pyarrow's scan is exact, whether its statistics are wrong, and its schema."""
+    def _footers(self) -> list[tuple[str | None, bool, pa.Schema]]:
+        """Return why pyarrow's scan of each file may not be exact, whether its statistics are wrong, and its schema."""
 
-        def read(files: list[OpenFile]) -> Iterator[tuple[bool, bool, pa.Schema]]:
+        def read(files: list[OpenFile]) -> Iterator[tuple[str | None, bool, pa.Schema]]:
             self.read_footers(files)
             for opened in files:
-                yield opened.is_exact, opened.has_wrong_statistics, opened.fragment.physical_schema
+                yield opened.mismatch, opened.has_wrong_statistics, opened.fragment.physical_schema
 
         return [footer for window in self.windows(hold=True) for footer in self.checked(window, True, read)]
 
@@ -325,12 +330,12 @@ class CheckedFiles:
         return OpenFile(file, pinned, is_planned, fragment, groups)
 
     def read_footers(self, files: list[OpenFile]) -> None:
-        """Read the footers, which the fragments cache for the scan, and set `is_exact` for each file."""
+        """Read the footers, which the fragments cache for the scan, and set `mismatch` for each file."""
 
         def read_footer(opened: OpenFile) -> None:
             with foreign(opened.file.name):
                 opened.fragment.ensure_complete_metadata()
-                opened.is_exact = not opened.has_encrypted_columns()
+                opened.mismatch = "is encrypted" if opened.has_encrypted_columns() else None
                 opened.has_wrong_statistics = has_wrong_statistics(opened.fragment.metadata.created_by)
 
         if len(files) > 1:
@@ -341,7 +346,7 @@ class CheckedFiles:
                 read_footer(opened)
         for opened in files:
             physical = opened.fragment.physical_schema
-            opened.is_exact = opened.is_exact and is_exact(physical, self.schema, opened.file)
+            opened.mismatch = opened.mismatch or mismatch(physical, self.schema, opened.file)
             if not opened.is_planned and opened.file.lacks(physical, self.schema):
                 raise ConflictError(f"{opened.file.name} was replaced by a file without some columns; plan again")
 

@@ -92,13 +92,13 @@ class Rows(Matches):
         dataset = self.dataset()
         if dataset is not None:
             return dataset
-        inexact = None if self._files is None else self._files.inexact_file()
+        mismatch = None if self._files is None else self._files.mismatch()
         if self._tests_elements:
             why = "pyarrow cannot test elements of lists and expressions"
-        elif inexact is None:
+        elif mismatch is None:
             why = "pyarrow cannot scan some of its files (deletes, logs, encryption or obstore)"
         else:
-            why = f"{inexact.name} is encrypted, or has other columns or types"
+            why = mismatch
         raise UnsupportedError(f"cannot make a dataset of this plan, because {why}; use to_arrow, or Table.dataset")
 
     def scan(self, output: list[str], hold: bool) -> pa.RecordBatchReader:

@@ -61,6 +61,8 @@ def _with_quotes_hint(error: ColumnNotFoundError, column: exp.Expression) -> Col
     text = column.sql()
     if column.this.args.get("quoted"):
         return ColumnNotFoundError(f"{error}. Write a string in single quotes: '{column.name}'")
+    if text == "None":
+        return ColumnNotFoundError(f"{error}. To find nulls, write IS NULL")
     return ColumnNotFoundError(f"{error}. If {text} is a string, write it in single quotes: '{text}'")
 
 
