@@ -12,14 +12,23 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def size(num_bytes: float) -> str:
-    """Return a number of bytes in the largest fitting unit.
+def size(num_bytes: float, of: float | None = None) -> str:
+    """Return a number of bytes in decimal units. With `of`, return a part and its whole in the same unit.
 
-    >>> size(512), size(3 << 20)
-    ('512 B', '3.0 MiB')
+    >>> size(999), size(16_100_000), size(78_000_000, of=305_000_000)
+    ('999 bytes', '16.1 MB', '78 of 305 MB')
     """
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if num_bytes < 1024:
-            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
-        num_bytes /= 1024
-    return f"{num_bytes:.1f} TiB"
+    largest = num_bytes if of is None else of
+    power = 0
+    while round(largest / 1000**power) >= 1000 and power + 1 < len(_UNITS):
+        power += 1
+    numbers = [num_bytes] if of is None else [num_bytes, of]
+    return f"{' of '.join(_rounded(number / 1000**power) for number in numbers)} {_UNITS[power]}"
+
+
+_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
+
+
+def _rounded(number: float) -> str:
+    """Format a number with at most one decimal, and with none from 100 on."""
+    return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.1f}"

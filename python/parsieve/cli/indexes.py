@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import parsieve as ps
-from parsieve.cli.output import Console, size
+from parsieve.cli.output import Console
 from parsieve.cli.parser import Commands, Parser, Run, days_of, rate_or_none, size_of
 from parsieve.cli.tables import add_expose, add_table, command_for, open_of
 from parsieve.cli.texts.hints import in_shell
 from parsieve.index.build.kinds import KINDS
 from parsieve.index.sizes import lookup_bytes, stored_bytes
 from parsieve.predicate.expressions.expression import index_name
-from parsieve.wording import count
+from parsieve.wording import count, size
 
 
 def add_commands(commands: Commands) -> None:

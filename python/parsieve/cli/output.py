@@ -215,24 +215,6 @@ def print_any_text() -> None:
         reconfigure(errors="parsieve")
 
 
-_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
-
-
-def size(number: float, of: float | None = None) -> str:
-    """Return a size in decimal units; with `of`, return a part and its whole in the same unit.
-
-    >>> from parsieve.cli.output import size
-    >>> size(999), size(16_100_000), size(78_000_000, of=305_000_000)
-    ('999 bytes', '16.1 MB', '78 of 305 MB')
-    """
-    largest = number if of is None else of
-    power = 0
-    while round(largest / 1000**power) >= 1000 and power + 1 < len(_UNITS):
-        power += 1
-    numbers = [number] if of is None else [number, of]
-    return f"{' of '.join(_short(value / 1000**power) for value in numbers)} {_UNITS[power]}"
-
-
 def seconds(number: float) -> str:
     """Return a duration as text.
 
@@ -243,8 +225,3 @@ def seconds(number: float) -> str:
     if number < 1:
         return f"{max(1, round(number * 1000))} ms"
     return f"{number:.1f} s" if number < 10 else f"{number:,.0f} s"
-
-
-def _short(number: float) -> str:
-    """Round for display: 1.23 -> 1.2, 12.3 -> 12.3, 123.4 -> 123."""
-    return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.1f}"

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import parsieve as ps
 from parsieve.cli.keyfile import read_key_bytes
-from parsieve.cli.output import Console, seconds, size
+from parsieve.cli.output import Console, seconds
 from parsieve.cli.parser import Commands, Parser, rows_of
 from parsieve.cli.texts.hints import in_shell
 from parsieve.cli.texts.keys import KeyText, read_keys_from, typed_keys
-from parsieve.wording import count
+from parsieve.wording import count, size
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -27,7 +27,6 @@ from parsieve.index.build.unit_choice import (
     measure_units,
     spread,
 )
-from parsieve.index.reports import size_of
 from parsieve.index.scan.units import Unit
 from parsieve.index.text.advice import UNIT_NAMES, Needle, TextAdvice, TextEstimate, advise_texts
 from parsieve.lake.base import ColumnPath, Lake, Slice, Snapshot
@@ -37,6 +36,7 @@ from parsieve.predicate.builder import is_text
 from parsieve.predicate.elements import flat
 from parsieve.predicate.expr import value_type
 from parsieve.predicate.expressions.expression import computed, index_name
+from parsieve.wording import size
 
 # "auto" estimates whether an index pays off if a table has at least this many files. A sample of few is not reliable.
 FEW_FILES = 8
@@ -119,7 +119,7 @@ class Advice(NamedTuple):
         if text is not None:
             return (
                 f"{self.column}: {self.recommendation} ({self.why}). {sampled}: with {UNIT_NAMES[text.unit]} as units, "
-                f"the index takes {size_of(text.num_bytes)}, {text.bits_per_row:.1f} bits for each row. Reading the "
+                f"the index takes {size(text.num_bytes)}, {text.bits_per_row:.1f} bits for each row. Reading the "
                 f"column to build it takes about {self.build_seconds:.1f} s"
             )
         if not self.sieve_bytes:
@@ -128,15 +128,15 @@ class Advice(NamedTuple):
             ""
             if self.unit == "file"
             else (
-                f". With {UNIT_NAMES[self.unit]} as units, the Sieve index takes {size_of(self.unit_bytes)} more, "
-                f"and a key reads {size_of(self.unit_read_bytes)} of data instead of {size_of(self.file_read_bytes)}"
+                f". With {UNIT_NAMES[self.unit]} as units, the Sieve index takes {size(self.unit_bytes)} more, "
+                f"and a key reads {size(self.unit_read_bytes)} of data instead of {size(self.file_read_bytes)}"
             )
         )
         return (
             f"{self.column}: {self.recommendation} ({self.why}). {sampled}: "
             f"a key that exists reads {self.minmax_reads:.1f} files with min/max statistics, {self.sieve_reads:.1f} "
-            f"with a Sieve index ({size_of(self.sieve_bytes)} on disk, {size_of(self.sieve_lookup_bytes)} read by "
-            f"lookups) and {self.bloom_reads:.1f} with a Bloom index ({size_of(self.bloom_bytes)}); a key that does "
+            f"with a Sieve index ({size(self.sieve_bytes)} on disk, {size(self.sieve_lookup_bytes)} read by "
+            f"lookups) and {self.bloom_reads:.1f} with a Bloom index ({size(self.bloom_bytes)}); a key that does "
             f"not exist reads {self.minmax_absent:.1f}, {self.sieve_absent:.1f} and {self.bloom_absent:.1f} files. "
             f"Reading the column to build an index takes about {self.build_seconds:.1f} s{units}"
         )

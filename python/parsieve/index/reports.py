@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from parsieve.lake.base import LeftOut
 from parsieve.observe.notebook import html_of
+from parsieve.wording import count, size
 
 __all__ = [
     "BuildReport",
@@ -68,7 +69,7 @@ class BuildReport(_Report):
         for column, kind in self.columns.items():
             if kind != "none":
                 built.setdefault(kind, []).append(column)
-        summary = f"{_files(self.files)}{_rows(self.rows)} in {self.seconds:.1f} s; {self._sizes()}"
+        summary = f"{count(self.files, 'file')}{_rows(self.rows)} in {self.seconds:.1f} s; {self._sizes()}"
         if len(built) == 1:
             [(kind, columns)] = built.items()
             lines = [f"{', '.join(columns)}: {_KINDS[kind]} of {summary}"]
@@ -122,8 +123,8 @@ class UpdateReport(_Report):
             )
             if count
         ]
-        read = f"read {_files(self.files_read)}{_rows(self.rows)}" if self.files_read else "read nothing"
-        compacted = f"read {_files(self.files_compacted)}{_rows(self.rows_compacted)} to compact the index"
+        read = f"read {count(self.files_read, 'file')}{_rows(self.rows)}" if self.files_read else "read nothing"
+        compacted = f"read {count(self.files_compacted, 'file')}{_rows(self.rows_compacted)} to compact the index"
         parts = [
             f"{read} in {self.seconds:.1f} s",
             ", ".join(others),
@@ -161,7 +162,7 @@ class CompactReport(_Report):
     def __str__(self) -> str:
         merged = f"{self.updates_merged:,} {'update' if self.updates_merged == 1 else 'updates'} merged"
         did = f"{', '.join(self.columns)}: {merged} in {self.seconds:.1f} s" if self.columns else "nothing to compact"
-        again = f"read {_files(self.files_read)}{_rows(self.rows)} again" if self.files_read else ""
+        again = f"read {count(self.files_read, 'file')}{_rows(self.rows)} again" if self.files_read else ""
         summary = "; ".join(filter(None, (did, again, _sizes(self.bytes_stored, self.bytes_lookup, self.pages_bytes))))
         return "\n".join([summary, *self.notes, *_listed(self.left_out)])
 
@@ -194,8 +195,9 @@ class ConvertReport(_Report):
     def __str__(self) -> str:
         if not self.columns:
             return "\n".join(["nothing to convert", *self.notes])
-        did = f"{', '.join(self.columns)}: converted, {_files(self.files)}{_rows(self.rows)} in {self.seconds:.1f} s"
-        sizes = f"{size_of(self.bytes_before)} before, {_sizes(self.bytes_stored, self.bytes_lookup, self.pages_bytes)}"
+        files = f"{count(self.files, 'file')}{_rows(self.rows)}"
+        did = f"{', '.join(self.columns)}: converted, {files} in {self.seconds:.1f} s"
+        sizes = f"{size(self.bytes_before)} before, {_sizes(self.bytes_stored, self.bytes_lookup, self.pages_bytes)}"
         return "\n".join([f"{did}; {sizes}", *self.notes, *_listed(self.left_out)])
 
 
@@ -217,7 +219,7 @@ class Remaining:
     def __str__(self) -> str:
         verb = "remains" if self.files == 1 else "remain"
         until = f" until {self.until:%Y-%m-%d %H:%M:%S %Z}" if self.until is not None else ""
-        return f"{_files(self.files)} ({size_of(self.bytes)}) {verb}{until}: {self.reason}"
+        return f"{count(self.files, 'file')} ({size(self.bytes)}) {verb}{until}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -246,7 +248,7 @@ class ExpireReport(_Report):
 
     def __str__(self) -> str:
         versions = f"{self.versions_removed:,} {'version' if self.versions_removed == 1 else 'versions'}"
-        freed = f"removed {versions} and {_files(self.files_removed)}, {size_of(self.bytes_freed)}"
+        freed = f"removed {versions} and {count(self.files_removed, 'file')}, {size(self.bytes_freed)}"
         return "\n".join([freed, *map(str, self.remaining)])
 
 
@@ -266,29 +268,17 @@ class DropReport(_Report):
 
     def __str__(self) -> str:
         dropped = f"dropped {', '.join(self.columns)}" if self.columns else "no index to drop"
-        freed = f"{dropped}; removed {_files(self.files_removed)}, {size_of(self.bytes_freed)}"
+        freed = f"{dropped}; removed {count(self.files_removed, 'file')}, {size(self.bytes_freed)}"
         return "\n".join([freed, *map(str, self.remaining)])
 
 
-def size_of(num_bytes: int) -> str:
-    """Return a number of bytes as text: `512 bytes`, `928 kB`, `10.5 MB`."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6)):
-        if num_bytes >= size:
-            return f"{num_bytes / size:.1f} {unit}"
-    return f"{num_bytes / 1000:.0f} kB" if num_bytes >= 1000 else f"{num_bytes} bytes"
-
-
 def _sizes(stored: int, lookup: int, pages: int = 0) -> str:
-    sizes = f"{size_of(stored)} on disk, {size_of(lookup)} read by lookups"
-    return f"{sizes}, {size_of(pages)} in the map of pages" if pages else sizes
+    sizes = f"{size(stored)} on disk, {size(lookup)} read by lookups"
+    return f"{sizes}, {size(pages)} in the map of pages" if pages else sizes
 
 
-def _files(count: int) -> str:
-    return f"{count:,} {'file' if count == 1 else 'files'}"
-
-
-def _rows(count: int | None) -> str:
-    return "" if count is None else f", {count:,} {'row' if count == 1 else 'rows'}"
+def _rows(number: int | None) -> str:
+    return "" if number is None else f", {count(number, 'row')}"
 
 
 def _listed(left_out: Sequence[LeftOut]) -> list[str]:
@@ -304,6 +294,6 @@ def _listed(left_out: Sequence[LeftOut]) -> list[str]:
 def _listed_under(which: str, left_out: Sequence[LeftOut]) -> list[str]:
     if not left_out:
         return []
-    lines = [f"left out {_files(len(left_out))}, {which}:"]
+    lines = [f"left out {count(len(left_out), 'file')}, {which}:"]
     lines += [f"  {file}" for file in left_out[:LISTED]]
     return lines + ([f"  and {len(left_out) - LISTED:,} more"] if len(left_out) > LISTED else [])

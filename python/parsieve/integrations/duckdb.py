@@ -36,6 +36,8 @@ def attach(connection: DuckDBPyConnection, table: Any, name: str, *, as_of: AsOf
     from parsieve.integrations.dataset.dataset import TableDataset
     from parsieve.integrations.live_table import LiveTable
 
+    if not hasattr(connection, "register"):
+        raise TypeError(f"connection must be a connection of DuckDB, such as duckdb.connect(), not {connection!r}")
     if isinstance(table, TableDataset) and as_of is not None:
         raise TypeError("as_of does not apply to a dataset; pass it to Table.dataset")
     is_dataset = isinstance(table, TableDataset)

@@ -149,7 +149,7 @@ def _sizes(record: PlanRecord) -> str:
     if sizes.null_count:
         return ""
     total, kept = pc.sum(sizes).as_py(), pc.sum(sizes.take(pa.array(record.kept, pa.int64()))).as_py()
-    return f", {size(kept or 0)} of {size(total or 0)}"
+    return f", {size(kept or 0, of=total or 0)}"
 
 
 def _row_groups(record: PlanRecord) -> str:

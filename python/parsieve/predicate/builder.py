@@ -195,7 +195,9 @@ class Builder:
         if Wildcard.ONE not in pattern and all(is_certain(text) for text in texts):
             return Like(column, pattern, ignore_case=True)
         instead = "" if column.is_computed or column.is_repeated else f" (compare lower({column}) instead)"
-        raise NotUnderstoodError(f"engines differ in the case of characters other than A-Z, and of I, K and S{instead}")
+        raise NotUnderstoodError(
+            f"engines disagree about ILIKE for _, for the letters I, K and S, and for non-ASCII characters{instead}"
+        )
 
     def has_token(self, operand: Operand, word: Value | None) -> Expr:
         """Build a test for texts that have a word."""

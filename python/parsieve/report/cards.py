@@ -85,7 +85,7 @@ def _bytes(record: PlanRecord) -> str:
     if sizes.null_count:
         return ""
     kept = pc.sum(sizes.take(pa.array(record.kept, pa.int64()))).as_py() or 0
-    return f" ({size(kept)} of {size(pc.sum(sizes).as_py() or 0)})"
+    return f" ({size(kept, of=pc.sum(sizes).as_py() or 0)})"
 
 
 def _lookup(result: LookupResult) -> str:

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import parsieve as ps
-from parsieve.index.reports import size_of
 from parsieve.index.sizes import lookup_bytes, stored_bytes
 from parsieve.plan.make import PlanOptions
 from parsieve.predicate.bind import bind
 from parsieve.predicate.expr import columns
 from parsieve.report.figures import Cells, Chart, Figure, Series, Verdict
 from parsieve.report.page import render
+from parsieve.wording import size
 
 MINMAX, OURS = "by min/max alone", "with all evidence"
 # How many doubts to list.
@@ -64,7 +64,7 @@ def _sizes(table: ps.Table, kinds: Mapping[str, str]) -> dict[str, str]:
     if view is None:
         return {}
     stored, lookup = stored_bytes(view.commit), lookup_bytes(view)
-    return {"index": f"{size_of(stored)} on disk, {size_of(lookup)} read by lookups"}
+    return {"index": f"{size(stored)} on disk, {size(lookup)} read by lookups"}
 
 
 def by_minmax(table: ps.Table, query: Any) -> ps.Plan:

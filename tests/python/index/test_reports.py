@@ -33,9 +33,9 @@ from parsieve.index.log.drafts import Drafts, drafting
 from parsieve.index.log.folders import put_new
 from parsieve.index.log.garbage import GARBAGE_AGE
 from parsieve.index.log.log import Log
-from parsieve.index.reports import size_of
 from parsieve.index.scan import spill
 from parsieve.io.store.base import Store
+from parsieve.wording import size
 
 
 def write(folder: Path, part: int, keys: list[int]) -> Path:
@@ -109,7 +109,7 @@ def test_advice_estimates_the_size_on_disk(folder: Path) -> None:
     report = table.build_index("k", kind="sieve")
     assert 0.7 < advice.sieve_bytes / report.bytes_stored < 1.5
     assert advice.sieve_lookup_bytes < advice.sieve_bytes
-    assert f"({size_of(advice.sieve_bytes)} on disk, " in str(advice)
+    assert f"({size(advice.sieve_bytes)} on disk, " in str(advice)
 
 
 def test_auto_explains_why_it_builds_no_index_and_how_to_force_it(tmp_path: Path) -> None:
@@ -389,8 +389,8 @@ def test_reports_print_as_short_texts() -> None:
         "left out 7 files, which every plan reads until the next update:",
     ]
     assert text.endswith("\n  and 2 more")
-    assert str(ExpireReport(1, 1, 2500)) == "removed 1 version and 1 file, 2 kB"
-    assert [size_of(size) for size in (0, 10**6, 2_340_000_000)] == ["0 bytes", "1.0 MB", "2.3 GB"]
+    assert str(ExpireReport(1, 1, 2500)) == "removed 1 version and 1 file, 2.5 kB"
+    assert [size(num_bytes) for num_bytes in (0, 10**6, 2_340_000_000)] == ["0 bytes", "1 MB", "2.3 GB"]
 
 
 def test_table_index_returns_reports_too(folder: Path, tmp_path: Path) -> None:

@@ -51,6 +51,11 @@ def test_datasets_stop_early(folder: Path) -> None:
             connection.sql(query).fetchall()
 
 
+def test_a_table_in_place_of_the_connection_is_a_clear_error(folder: Path) -> None:
+    with duckdb.connect() as connection, pytest.raises(TypeError, match=r"connection must be a connection of DuckDB"):
+        ps.duckdb.attach(folder, connection, "events")  # type: ignore[arg-type]
+
+
 def test_a_limit_without_an_order_stops_early(folder: Path) -> None:
     table = ps.open_table(folder)
     assert table.plan("user = 3", limit=10).to_arrow()["user"].to_pylist() == [3] * 10

@@ -13,11 +13,11 @@ from support.aging import wait_until_old
 from support.places import index_of
 
 import parsieve as ps
-from parsieve.index.reports import size_of
 from parsieve.index.sizes import stored_bytes
 from parsieve.report import Chart, Series
 from parsieve.report.plans import by_minmax, page_of_plans, savings
 from parsieve.report.records import losses
+from parsieve.wording import size
 
 FILES = 10
 
@@ -138,4 +138,4 @@ def test_the_page_shows_the_size_of_the_index(tmp_path: Path) -> None:
     assert view is not None
     stored = stored_bytes(view.commit)
     assert stored > built.bytes_stored
-    assert f"{size_of(stored)} on disk, " in page_of_plans(table, ["id = 1"], dt.date(2026, 1, 31))
+    assert f"{size(stored)} on disk, " in page_of_plans(table, ["id = 1"], dt.date(2026, 1, 31))

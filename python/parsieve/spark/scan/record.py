@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from parsieve.sharing import cached_property
-from parsieve.wording import count
+from parsieve.wording import count, size
 
 if TYPE_CHECKING:
     from parsieve.plan.record import PlanRecord
@@ -59,16 +59,7 @@ class Scan:
         text = f"{name}: {self.files_kept} of {self.files_total} files"
         if self.bytes_kept is None or self.bytes_total is None:
             return text
-        return f"{text}, {_amounts(self.bytes_kept, self.bytes_total)}"
-
-
-def _amounts(part: int, total: int) -> str:
-    """Format two numbers of bytes in the same unit, such as "78 of 305 MB"."""
-    unit, size = next((unit for unit in _UNITS if total >= 10 * unit[1]), _UNITS[-1])
-    return f"{round(part / size)} of {round(total / size)} {unit}"
-
-
-_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3), ("bytes", 1))
+        return f"{text}, {size(self.bytes_kept, of=self.bytes_total)}"
 
 
 def log_scan(
