@@ -14,7 +14,7 @@ from parsieve.lake.base import Snapshot
 from parsieve.plan.cost_model import CostModel
 from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.footers import Cost
-from parsieve.plan.evidence.indexes import apply_indexes, either
+from parsieve.plan.evidence.index.apply import apply_indexes, either
 from parsieve.plan.evidence.minmax import lake_statistics, partitions
 from parsieve.plan.evidence.questions import HasMatch, HasWord, Question, leaves, question_tree
 from parsieve.plan.evidence.row_groups import GroupJudge

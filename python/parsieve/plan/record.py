@@ -14,7 +14,7 @@ from parsieve.lake.base import Lake, Slice, Snapshot
 from parsieve.lake.slices import names_of
 from parsieve.plan.evidence.candidates import Candidates
 from parsieve.plan.evidence.footers import Cost
-from parsieve.plan.evidence.indexes import Health
+from parsieve.plan.evidence.index.apply import Health
 from parsieve.plan.evidence.questions import (
     Constant,
     HasAnyOf,

@@ -7,7 +7,7 @@ from typing import Any
 
 from parsieve._core import UnsupportedError
 from parsieve.errors import ParsieveWarning, StaleIndexError
-from parsieve.plan.evidence.indexes import REASONS
+from parsieve.plan.evidence.index.apply import REASONS
 from parsieve.plan.explain import SHOWN
 from parsieve.plan.record import PlanRecord
 from parsieve.predicate.bind import BoundPredicate

@@ -17,7 +17,7 @@ import parsieve as ps
 from parsieve.index.build.expired import ATTEMPTS, repeat_if_expired
 from parsieve.index.view import View
 from parsieve.io.store.local import LocalStore
-from parsieve.plan.evidence.sieve_index import MANY_VALUES
+from parsieve.plan.evidence.index.sieve import MANY_VALUES
 
 CALLS: dict[str, Callable[[ps.Table], Any]] = {
     "update": lambda table: table.update_index(progress=False),

@@ -14,8 +14,8 @@ import pytest
 from parsieve.index.scan.units import UnitLayout
 from parsieve.plan.evidence.base import Evidence
 from parsieve.plan.evidence.candidates import Candidates
+from parsieve.plan.evidence.index.sieve import UnitAnswer, UnitRanges
 from parsieve.plan.evidence.questions import Constant, Every, Question, Some, Tree, leaves
-from parsieve.plan.evidence.sieve_index import UnitAnswer, UnitRanges
 from parsieve.plan.rows import judge
 from parsieve.plan.rows.few import RowsOfFiles, intersection, union
 from parsieve.plan.rows.judge import exclude_files, exclude_groups, find_rows

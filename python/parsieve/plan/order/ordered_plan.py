@@ -14,7 +14,7 @@ from parsieve._core import UnsupportedError
 from parsieve.errors import ColumnNotFoundError
 from parsieve.lake.rows.fields import refuse_nul
 from parsieve.lake.rows.file_rows import foreign
-from parsieve.plan.evidence.indexes import note_about
+from parsieve.plan.evidence.index.apply import note_about
 from parsieve.plan.make import PlanOptions
 from parsieve.plan.order.any_rows import AnyRows
 from parsieve.plan.order.first_rows import FirstRows, Narrow

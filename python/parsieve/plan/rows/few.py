@@ -10,9 +10,9 @@ from itertools import accumulate
 import pyarrow as pa
 
 from parsieve.plan.evidence.candidates import Candidates
+from parsieve.plan.evidence.index.sieve import UnitAnswer
 from parsieve.plan.evidence.questions import Constant, Every, Question, Some, Tree
 from parsieve.plan.evidence.row_groups import Judged
-from parsieve.plan.evidence.sieve_index import UnitAnswer
 from parsieve.plan.rows.base import KeptRows
 from parsieve.sharing import cached_property
 

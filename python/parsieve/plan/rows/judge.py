@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from parsieve.plan.evidence.bloom_index import TextIndexEvidence
 from parsieve.plan.evidence.candidates import Candidates
+from parsieve.plan.evidence.index.sieve import SieveIndexEvidence, UnitAnswer
+from parsieve.plan.evidence.index.text import TextIndexEvidence
 from parsieve.plan.evidence.questions import Question, leaves
 from parsieve.plan.evidence.row_groups import Judged
-from parsieve.plan.evidence.sieve_index import SieveIndexEvidence, UnitAnswer
 from parsieve.plan.rows.base import KeptRows
 from parsieve.plan.rows.few import find_in_few
 from parsieve.plan.rows.many import find_in_many

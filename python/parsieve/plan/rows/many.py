@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from parsieve.plan.evidence.candidates import Candidates
+from parsieve.plan.evidence.index.sieve import UnitAnswer
 from parsieve.plan.evidence.questions import Constant, Every, Question, Some, Tree
 from parsieve.plan.evidence.row_groups import Judged
-from parsieve.plan.evidence.sieve_index import UnitAnswer
 from parsieve.plan.rows.sets import RowAxis, RowSet, RowsOnAxis
 from parsieve.sharing import cached_property
 

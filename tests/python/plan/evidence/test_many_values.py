@@ -13,9 +13,9 @@ import pytest
 from support.aging import wait_until_old
 
 import parsieve as ps
+from parsieve.plan.evidence.index.sieve import MANY_VALUES, PLACES, SAMPLE
 from parsieve.plan.evidence.minmax import FEW, ColumnBounds, may_match
 from parsieve.plan.evidence.questions import HasAnyOf, neighbors_of
-from parsieve.plan.evidence.sieve_index import MANY_VALUES, PLACES, SAMPLE
 from parsieve.predicate.expr import Column
 
 COUNT = MANY_VALUES + 1

@@ -14,10 +14,12 @@ from parsieve.index.log.commit import TEXT_CONTENTS
 from parsieve.index.view import View
 from parsieve.lake.base import Location, Slice
 from parsieve.lake.slices import Slices, locations_and_tokens
-from parsieve.plan.evidence.bloom_index import BloomIndexEvidence, TextIndexEvidence
 from parsieve.plan.evidence.candidates import Candidates
+from parsieve.plan.evidence.index.bloom import BloomIndexEvidence
+from parsieve.plan.evidence.index.filters import IndexFilterEvidence
+from parsieve.plan.evidence.index.sieve import SieveIndexEvidence
+from parsieve.plan.evidence.index.text import TextIndexEvidence
 from parsieve.plan.evidence.questions import HasNull, Question
-from parsieve.plan.evidence.sieve_index import SieveIndexEvidence
 from parsieve.predicate.expr import Column
 
 NEW = "not in the index (added later, or unreadable at the time); update_index() adds the files of the current state"
@@ -45,7 +47,7 @@ class IndexAnswers:
     # Why no index covers a kept slice, by the number of the slice.
     doubts: dict[int, list[str]] = field(default_factory=dict)
     sieve: SieveIndexEvidence | None = None
-    filters: Sequence[BloomIndexEvidence | TextIndexEvidence] = ()
+    filters: Sequence[IndexFilterEvidence] = ()
 
     @property
     def with_units(self) -> list[SieveIndexEvidence | TextIndexEvidence]:
@@ -68,7 +70,7 @@ class IndexAnswers:
         """Whether a part is damaged or missing for good, or could not be read this time, as far as known."""
         if self.sieve is None:
             return "sound"
-        has_failed = any(index.failed for index in (self.sieve, *self.filters))
+        has_failed = bool(self.sieve.failed) or any(index.failed for index in self.filters)
         return "damaged" if self.sieve.is_damaged else "unusable" if has_failed else "sound"
 
 
@@ -80,8 +82,8 @@ def apply_indexes(
         return IndexAnswers([None] * len(questions))
     sieve, bloom = SieveIndexEvidence(view, slices), BloomIndexEvidence(view, slices)
     texts = [TextIndexEvidence(view, slices, content) for content in TEXT_CONTENTS]
-    by_filters: list[BloomIndexEvidence | TextIndexEvidence] = [bloom, *texts]
-    indexes: list[SieveIndexEvidence | BloomIndexEvidence | TextIndexEvidence] = [sieve, *by_filters]
+    by_filters: list[IndexFilterEvidence] = [bloom, *texts]
+    indexes: list[SieveIndexEvidence | IndexFilterEvidence] = [sieve, *by_filters]
     for index in indexes:
         files.apply(index)
     # The Bloom index has false positives that min/max statistics may exclude, so it does not replace a footer.
