@@ -127,6 +127,8 @@ class Console:
         logger = logging.getLogger("parsieve")
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(_Formatter("%(name)s: %(message)s"))
+        # The commands print the reports.
+        handler.addFilter(lambda record: not getattr(record, "is_in_report", False))
         before = logger.level
         level = logging.ERROR if self.quiet else [logging.WARNING, logging.INFO, logging.DEBUG][min(self.verbose, 2)]
         logger.setLevel(level)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,15 @@ def test_a_build_without_an_index_explains_why_and_how_to_force_it(folder: Path,
     assert ps.open_table(folder).index_kinds() == {}
     run(capsys, "build", folder, "sorted", "--kind", "sieve")
     assert ps.open_table(folder).index_kinds() == {"sorted": "sieve"}
+
+
+def test_a_file_without_an_index_is_named_once(folder: Path, capsys: Any) -> None:
+    tomorrow = time.time() + 86_400
+    os.utime(folder / "8.parquet", (tomorrow, tomorrow))
+    assert main(["index", "build", str(folder), "id"]) == 0
+    printed = capsys.readouterr()
+    assert (printed.out + printed.err).count("8.parquet") == 1
+    assert "left out 1 file" in printed.out
 
 
 def test_a_build_stores_or_drops_the_map_of_pages(folder: Path, capsys: Any) -> None:

@@ -56,7 +56,7 @@ def path_of_slice(file_slice: Slice) -> str:
 
 
 def log_left_out(left_out: Sequence[LeftOut], where: object) -> None:
-    """Log the files that an index does not cover."""
+    """Log the files that an index does not cover. The report of the build or update has them too."""
     if not left_out:
         return
     listed = "; ".join(map(str, left_out[:LISTED]))
@@ -68,4 +68,5 @@ def log_left_out(left_out: Sequence[LeftOut], where: object) -> None:
         "file" if len(left_out) == 1 else "files",
         listed,
         more,
+        extra={"is_in_report": True},
     )

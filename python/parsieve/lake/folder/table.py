@@ -349,7 +349,7 @@ def _why_young(file: ListedFile | None) -> str:
     if seconds <= LONGEST_WAIT_NS / 1e9:
         return "it changed while the index was being prepared"
     if seconds <= REMOTE_NS / 1e9:
-        return f"its store gives no ETag, so it can be indexed only {seconds:.0f} s from now"
+        return f"the store's listing has no ETag for it, so it can be indexed only {seconds:.0f} s from now"
     return f"its timestamp is in the future, so it can be indexed only {seconds:.0f} s from now"
 
 
