@@ -186,6 +186,23 @@ mod tests {
     }
 
     #[test]
+    fn hashes_that_share_a_block_get_a_larger_filter() {
+        // All of these go into the first block, and fill it.
+        let hashes: Vec<u64> = (1..200).map(|n: u32| u64::from(n.wrapping_mul(0x9E37_79B9))).collect();
+        check(&build(&hashes, 200, 0.001, 1 << 22, 50), &hashes, 0.001);
+        assert_eq!(build(&hashes, 200, 0.001, 64, 50).filter.num_blocks(), 64);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "thousands of values")]
+    fn repeated_values_are_counted_once_if_the_filter_may_not_have_space_for_them() {
+        let mut hashes = hashes(30_000);
+        hashes.extend_from_within(..);
+        let built = build(&hashes, 60_000, 0.01, 64, 1024);
+        assert!((built.ndv as f64 / 30_000.0 - 1.0).abs() < 0.01, "{}", built.ndv);
+    }
+
+    #[test]
     #[cfg_attr(miri, ignore = "thousands of values")]
     fn a_maximum_size_or_a_wrong_number_of_values_only_raises_the_rate() {
         for values in [10_000, 50_000] {
