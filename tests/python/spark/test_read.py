@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.models.plan_truth import random_predicate
 from support.models.predicate_reference import rows as matching
-from support.spark_tables import KINDS, SparkTable, callbacks_left, ids, ids_and_files, needs, settled
+from support.spark_tables import KINDS, SparkTable, callbacks_left, ids, ids_and_files, needs, settled, wait_until_old
 
 import parsieve as ps
 import parsieve.spark as pss
@@ -318,3 +319,15 @@ def test_nan_is_greater_than_all_numbers(spark: Any, tmp_path: Path) -> None:
         ("x IS NULL", [2]),
     ):
         assert ids(pss.read(spark, table, where)) == found, where
+
+
+def test_texts_with_the_name_of_a_setting_are_not_changed(spark: Any, tmp_path: Path) -> None:
+    """Spark replaces `${name}` in the text of a condition."""
+    value = "a${spark.app.name}"
+    pq.write_table(pa.table({"id": [1, 2], "s": [value, "a"]}), tmp_path / "0.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(tmp_path)
+    for where in ([("s", "=", value)], [("s", "in", [value])]):
+        assert table.plan(where).to_arrow(["id"])["id"].to_pylist() == [1]
+        assert ids(table.plan(where).to_spark(spark)) == [1]
+        assert ids(pss.read(spark, table, where)) == [1]
