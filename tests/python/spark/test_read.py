@@ -331,3 +331,20 @@ def test_texts_with_the_name_of_a_setting_are_not_changed(spark: Any, tmp_path: 
         assert table.plan(where).to_arrow(["id"])["id"].to_pylist() == [1]
         assert ids(table.plan(where).to_spark(spark)) == [1]
         assert ids(pss.read(spark, table, where)) == [1]
+
+
+@pytest.mark.parametrize("others", [1, 20])
+def test_lists_with_bytes_that_are_not_utf8_skip_nothing(spark: Any, tmp_path: Path, others: int) -> None:
+    """Python gets such a text with U+FFFD in place of the bytes."""
+    for number, text in enumerate((b"\xff", "\ufffd".encode(), b"b")):
+        column = pa.array([text]).cast(pa.string(), safe=False)
+        pq.write_table(pa.table({"id": [number], "s": column}), tmp_path / f"{number}.parquet")
+    wait_until_old(tmp_path)
+    texts = ", ".join(["CAST(X'FF' AS STRING)", *(f"'x{number}'" for number in range(others))])
+    spark.conf.set("spark.sql.parquet.filterPushdown", "false")
+    try:
+        for where, expected in ((f"s IN ({texts})", [0]), (f"s NOT IN ({texts})", [1, 2])):
+            assert ids(spark.read.parquet(str(tmp_path)).where(where)) == expected
+            assert ids(pss.read(spark, str(tmp_path), where)) == expected
+    finally:
+        spark.conf.unset("spark.sql.parquet.filterPushdown")
