@@ -170,9 +170,11 @@ def _ids(above: Path, fields: list[Any]) -> Iterator[tuple[Path, int]]:
 def _leaves(fields: list[Any], above: Path = ()) -> Iterator[tuple[Path, str]]:
     for field in fields:
         kind, path = field["type"], (*above, str(field["name"]))
-        if padded := padded_type(field.get("metadata", {})):
-            # Files may have the values without the spaces that Spark adds. No type of Arrow is the same as this.
-            yield from ((leaf, padded) for leaf, _ in _leaves([{**field, "metadata": {}}], above))
+        metadata = field.get("metadata", {})
+        if other := padded_type(metadata) or _collated_type(metadata):
+            # Files may have the values without the spaces that Spark adds, and a collation may ignore case. No type of
+            # Arrow is the same as these.
+            yield from ((leaf, other) for leaf, _ in _leaves([{**field, "metadata": {}}], above))
         elif isinstance(kind, str):
             yield path, kind
         elif kind.get("type") == "struct":
@@ -188,6 +190,13 @@ def padded_type(metadata: Mapping[str, Any]) -> str | None:
     """Return the type of a column with CHAR values, given the metadata of Spark's field; None for other columns."""
     text = metadata.get("__CHAR_VARCHAR_TYPE_STRING")
     return str(text) if text is not None and re.search(r"(?<!var)char\(", str(text)) else None
+
+
+def _collated_type(metadata: Mapping[str, Any]) -> str | None:
+    """Return the type of a column with a collation, given the metadata of Spark's field; None for other columns."""
+    # Spark's JSON has the type "string" for each of these columns, and such names as "spark.UTF8_LCASE" apart from it.
+    names = {str(name).partition(".")[2] for name in metadata.get("__COLLATIONS", {}).values()}
+    return f"string collate {', '.join(sorted(names))}" if names else None
 
 
 _INTEGERS = ("byte", "short", "integer", "long")
