@@ -199,14 +199,16 @@ def _collated_type(metadata: Mapping[str, Any]) -> str | None:
     return f"string collate {', '.join(sorted(names))}" if names else None
 
 
-_INTEGERS = ("byte", "short", "integer", "long")
+# Spark's integers, and their bits.
+_INTEGERS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
 
 def _same_order(spark_type: str, arrow_type: pa.DataType) -> bool:
     """Return whether a Spark type and an Arrow type have the same values in the same order."""
     types = pa.types
     if types.is_integer(arrow_type):
-        return spark_type in _INTEGERS
+        # Spark takes the lower bits of a number that does not fit its type.
+        return _INTEGERS.get(spark_type, 0) >= arrow_type.bit_width + types.is_unsigned_integer(arrow_type)
     if types.is_decimal(arrow_type):
         return spark_type == f"decimal({arrow_type.precision},{arrow_type.scale})"
     if types.is_timestamp(arrow_type):
