@@ -208,7 +208,7 @@ def _same_order(spark_type: str, arrow_type: pa.DataType) -> bool:
     types = pa.types
     if types.is_integer(arrow_type):
         # Spark takes the lower bits of a number that does not fit its type.
-        return _INTEGERS.get(spark_type, 0) >= arrow_type.bit_width + types.is_unsigned_integer(arrow_type)
+        return bool(_INTEGERS.get(spark_type, 0) >= arrow_type.bit_width + types.is_unsigned_integer(arrow_type))
     if types.is_decimal(arrow_type):
         return spark_type == f"decimal({arrow_type.precision},{arrow_type.scale})"
     if types.is_timestamp(arrow_type):
