@@ -195,6 +195,19 @@ def test_columns_that_spark_finds_by_their_ids(spark: Any, tmp_path: Path) -> No
         assert first_ids(pss.read(spark, folder, order_by="id", descending=True, limit=2)) == [8, 7]
 
 
+def test_integers_with_more_bits_than_in_the_catalog(
+    spark: Any, tmp_path: Path, drop_later: Callable[[str], str]
+) -> None:
+    """Spark reads the lower bits of each number."""
+    name = drop_later("narrow_integers")
+    pq.write_table(pa.table({"id": [1, 2], "x": pa.array([4000, 40000], pa.int32())}), tmp_path / "0.parquet")
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, x SMALLINT) USING parquet LOCATION '{tmp_path}'")
+    wait_until_old(tmp_path)
+    with settings(spark, {"spark.sql.parquet.filterPushdown": "false"}):
+        for where in ("x < 0", "x = -25536"):
+            assert ids(pss.read(spark, name, where)) == ids(spark.table(name).where(where)) == [2], where
+
+
 def test_a_plan_does_not_lose_values_that_the_type_of_the_table_cannot_represent(spark: Any, tmp_path: Path) -> None:
     """Spark alone finds no row, because no 32-bit integer has this value."""
     pq.write_table(pa.table({"x": pa.array([1], pa.int32()), "y": [7]}), tmp_path / "0.parquet")

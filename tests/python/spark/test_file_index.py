@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from support.spark_tables import callbacks_left
+from support.spark_tables import callbacks_left, wait_until_old
 
 import parsieve as ps
+import parsieve.spark as pss
 from parsieve.lake import open_lake
 from parsieve.spark.pushdown.catalyst import Filter
 from parsieve.spark.runtime import versions
@@ -368,3 +369,26 @@ def test_conditions_are_translated_exactly_or_left_out(spark: Any, tmp_path: Pat
         if asked.expression is not None:
             assert set(rows.to_table(filter=asked.expression)["l"].to_pylist()) >= expected, (where, asked.sql)
     assert isinstance(rows.schema.field("t").type, pa.TimestampType)
+
+
+def test_columns_with_a_collation_have_the_order_of_spark(spark: Any, tmp_path: Path) -> None:
+    if versions.installed().line < (4, 0):
+        pytest.skip("Spark has collations from version 4 on")
+    folder = str(tmp_path / "t")
+    for number, text in enumerate(("B", "a", "C", "b")):
+        value = f"'{text}' COLLATE UTF8_LCASE"
+        rows = spark.sql(f"SELECT {number} AS id, {value} AS s, named_struct('t', {value}) AS st, array({value}) AS l")
+        rows.coalesce(1).write.mode("append").parquet(folder)
+    wait_until_old(folder)
+    whole = spark.read.parquet(folder)
+    for column in ("s", "st.t"):
+        first = whole.orderBy(column, "id").limit(1).collect()
+        assert pss.read(spark, folder, order_by=column, limit=1).collect() == first, column
+    for where in ("s = 'b'", "s IN ('b', 'c')", "st.t LIKE 'b%'", "array_contains(l, 'b')", "s <> 'b'"):
+        assert ids(pss.read(spark, folder, where)) == ids(whole.where(where)), where
+    table = ps.open_table(folder)
+    for where in ("s = 'b'", "st.t = 'b'", "array_contains(l, 'b')"):
+        with pytest.raises(ps.UnsupportedError, match="is string collate UTF8_LCASE to Spark"):
+            table.plan(where).to_spark(spark)
+    with pytest.raises(ps.UnsupportedError, match="is string collate UTF8_LCASE to Spark"):
+        pss.read(spark, table, [("s", "=", "b")])

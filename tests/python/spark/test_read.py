@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.models.plan_truth import random_predicate
 from support.models.predicate_reference import rows as matching
-from support.spark_tables import KINDS, SparkTable, callbacks_left, ids, ids_and_files, needs, settled
+from support.spark_tables import KINDS, SparkTable, callbacks_left, ids, ids_and_files, needs, settled, wait_until_old
 
 import parsieve as ps
 import parsieve.spark as pss
@@ -318,3 +319,32 @@ def test_nan_is_greater_than_all_numbers(spark: Any, tmp_path: Path) -> None:
         ("x IS NULL", [2]),
     ):
         assert ids(pss.read(spark, table, where)) == found, where
+
+
+def test_texts_with_the_name_of_a_setting_are_not_changed(spark: Any, tmp_path: Path) -> None:
+    """Spark replaces `${name}` in the text of a condition."""
+    value = "a${spark.app.name}"
+    pq.write_table(pa.table({"id": [1, 2], "s": [value, "a"]}), tmp_path / "0.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(tmp_path)
+    for where in ([("s", "=", value)], [("s", "in", [value])]):
+        assert table.plan(where).to_arrow(["id"])["id"].to_pylist() == [1]
+        assert ids(table.plan(where).to_spark(spark)) == [1]
+        assert ids(pss.read(spark, table, where)) == [1]
+
+
+@pytest.mark.parametrize("others", [1, 20])
+def test_lists_with_bytes_that_are_not_utf8_skip_nothing(spark: Any, tmp_path: Path, others: int) -> None:
+    """Python gets such a text with U+FFFD in place of the bytes."""
+    for number, text in enumerate((b"\xff", "\ufffd".encode(), b"b")):
+        column = pa.array([text]).cast(pa.string(), safe=False)
+        pq.write_table(pa.table({"id": [number], "s": column}), tmp_path / f"{number}.parquet")
+    wait_until_old(tmp_path)
+    texts = ", ".join(["CAST(X'FF' AS STRING)", *(f"'x{number}'" for number in range(others))])
+    spark.conf.set("spark.sql.parquet.filterPushdown", "false")
+    try:
+        for where, expected in ((f"s IN ({texts})", [0]), (f"s NOT IN ({texts})", [1, 2])):
+            assert ids(spark.read.parquet(str(tmp_path)).where(where)) == expected
+            assert ids(pss.read(spark, str(tmp_path), where)) == expected
+    finally:
+        spark.conf.unset("spark.sql.parquet.filterPushdown")

@@ -322,8 +322,9 @@ class _Spark(_Sql):
         raise UnsupportedError("Spark has no times of day; use to_arrow")
 
     def text(self, text: str) -> str:
-        # Other texts are passed as bytes, because session settings decide the meaning of a backslash.
-        if text.isascii() and text.isprintable() and "'" not in text and "\\" not in text:
+        # Other texts are passed as bytes. Session settings decide the meaning of a backslash, and Spark replaces
+        # `${name}` by the value of a setting, also inside a literal.
+        if text.isascii() and text.isprintable() and not set("'\\$") & set(text):
             return f"'{text}'"
         return f"decode({self.bytes(text.encode())}, 'UTF-8')"
 

@@ -281,7 +281,7 @@ def _members(node: Any, name: str) -> list[pa.Scalar] | None:
     else:
         read = _reader(_type(node.child()))
         values = [None] if read is None else [read(item) for item in _items(node.hset())]
-    if any(value is None for value in values):
+    if not all(value is not None and _is_certain(value) for value in values):
         return None
     # A null in the list turns false into null, and neither selects a row.
     present = [value for value in values if value is not None and value.is_valid]

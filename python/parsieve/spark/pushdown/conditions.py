@@ -170,9 +170,11 @@ def _ids(above: Path, fields: list[Any]) -> Iterator[tuple[Path, int]]:
 def _leaves(fields: list[Any], above: Path = ()) -> Iterator[tuple[Path, str]]:
     for field in fields:
         kind, path = field["type"], (*above, str(field["name"]))
-        if padded := padded_type(field.get("metadata", {})):
-            # Files may have the values without the spaces that Spark adds. No type of Arrow is the same as this.
-            yield from ((leaf, padded) for leaf, _ in _leaves([{**field, "metadata": {}}], above))
+        metadata = field.get("metadata", {})
+        if other := padded_type(metadata) or _collated_type(metadata):
+            # Files may have the values without the spaces that Spark adds, and a collation may ignore case. No type of
+            # Arrow is the same as these.
+            yield from ((leaf, other) for leaf, _ in _leaves([{**field, "metadata": {}}], above))
         elif isinstance(kind, str):
             yield path, kind
         elif kind.get("type") == "struct":
@@ -190,14 +192,23 @@ def padded_type(metadata: Mapping[str, Any]) -> str | None:
     return str(text) if text is not None and re.search(r"(?<!var)char\(", str(text)) else None
 
 
-_INTEGERS = ("byte", "short", "integer", "long")
+def _collated_type(metadata: Mapping[str, Any]) -> str | None:
+    """Return the type of a column with a collation, given the metadata of Spark's field; None for other columns."""
+    # Spark's JSON has the type "string" for each of these columns, and such names as "spark.UTF8_LCASE" apart from it.
+    names = {str(name).partition(".")[2] for name in metadata.get("__COLLATIONS", {}).values()}
+    return f"string collate {', '.join(sorted(names))}" if names else None
+
+
+# Spark's integers, and their bits.
+_INTEGERS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
 
 def _same_order(spark_type: str, arrow_type: pa.DataType) -> bool:
     """Return whether a Spark type and an Arrow type have the same values in the same order."""
     types = pa.types
     if types.is_integer(arrow_type):
-        return spark_type in _INTEGERS
+        # Spark takes the lower bits of a number that does not fit its type.
+        return bool(_INTEGERS.get(spark_type, 0) >= arrow_type.bit_width + types.is_unsigned_integer(arrow_type))
     if types.is_decimal(arrow_type):
         return spark_type == f"decimal({arrow_type.precision},{arrow_type.scale})"
     if types.is_timestamp(arrow_type):
