@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import struct
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
+from support import hand_pages as hand
+from support.aging import wait_until_old
+from support.hand_pages import HandPage
 
 import parsieve as ps
 
@@ -31,3 +37,24 @@ def test_a_dataset_for_bytes_that_are_not_text(tmp_path: Path) -> None:
     plan = ps.open_table(tmp_path).plan(pc.starts_with(pc.field("b"), b"\x8d"))
     assert plan.to_dataset().to_table(columns=["n"])["n"].to_pylist() == [1]
     assert plan.to_arrow()["n"].to_pylist() == [1]
+
+
+def test_a_row_group_that_begins_with_a_page_without_values(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("id", pa.int32(), nullable=False)])
+    path = tmp_path / "0.parquet"
+    pq.write_table(pa.table({"id": range(100)}, schema=schema), path, row_group_size=50, **hand.PLAIN_FILE)
+    empty = hand.data_page(None, None, b"", 0)
+    values = hand.data_page(None, None, struct.pack("<50i", *range(50, 100)), 50)
+    hand.replace_chunk(path, 0, [HandPage(empty, 0), HandPage(values, 0)], row_group=1)
+    assert pq.read_table(path).num_rows == 50, "pyarrow loses the rows of the second row group without an error"
+    wait_until_old(tmp_path)
+    table = ps.open_table(tmp_path)
+    assert table.plan("id = 70").to_arrow().to_pylist() == [{"id": 70}]
+    # pyarrow reads these rows.
+    for condition, columns in ((None, ["id"]), ("id = 70", [])):
+        with pytest.raises(ps.UnsupportedError, match="reads only 50 of 100 rows"):
+            table.plan(condition).to_arrow(columns)
+    for kind, unit in itertools.product(("sieve", "bloom"), ("file", "row_group")):
+        with pytest.raises(ps.UnsupportedError, match="reads only 50 of 100 rows"):
+            table.build_index(["id"], kind=kind, unit=unit, progress=False)
+    assert table.plan("id = 70").to_arrow().to_pylist() == [{"id": 70}]

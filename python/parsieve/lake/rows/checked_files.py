@@ -30,7 +30,7 @@ from parsieve.lake.rows.arrow_scan import (
     mismatch,
     without_dictionaries,
 )
-from parsieve.lake.rows.file_rows import FileRows, foreign
+from parsieve.lake.rows.file_rows import FileRows, check_complete, foreign
 from parsieve.lake.rows.streams import filtered
 from parsieve.lake.storage.pinned import (
     ATTEMPTS,
@@ -361,15 +361,15 @@ class CheckedFiles:
     def _reader(self, request: Request, schema: pa.Schema) -> Callable[[list[OpenFile]], Iterator[pa.RecordBatch]]:
         def read(files: list[OpenFile]) -> Iterator[pa.RecordBatch]:
             self.read_footers(files)
-            exact: list[Any] = []
+            exact: list[OpenFile] = []
             for opened in files:
                 if opened.is_exact and not (opened.has_wrong_statistics and request.pushed is not None):
-                    exact.append(opened.fragment)
+                    exact.append(opened)
                     continue
                 yield from self._scan(exact, request)
                 exact = []
                 if opened.is_exact:
-                    yield from self._scan([opened.fragment], replace(request, pushed=None, late=request.filter))
+                    yield from self._scan([opened], replace(request, pushed=None, late=request.filter))
                     continue
                 for batch in self._convert(opened, request):
                     yield pa.RecordBatch.from_arrays(batch.columns, schema=schema) if len(schema) else batch
@@ -377,17 +377,22 @@ class CheckedFiles:
 
         return read
 
-    def _scan(self, fragments: list[Any], request: Request) -> Iterator[pa.RecordBatch]:
+    def _scan(self, files: list[OpenFile], request: Request) -> Iterator[pa.RecordBatch]:
         """Yield the rows of files with pyarrow's own scan."""
-        if not fragments:
+        if not files:
             return
-        dataset = self._dataset(fragments)
-        if request.late is None:
-            yield from dataset.scanner(columns=request.columns, filter=request.pushed, **request.options).to_batches()
-            return
-        needed = request.needed(self.schema)
-        for batch in dataset.scanner(columns=needed, filter=request.pushed, **request.options).to_batches():
-            yield from _matching(batch, request.late, request.columns)
+        dataset = self._dataset([opened.fragment for opened in files])
+        columns = request.columns if request.late is None else request.needed(self.schema)
+        found = 0
+        for batch in dataset.scanner(columns=columns, filter=request.pushed, **request.options).to_batches():
+            found += batch.num_rows
+            if request.late is None:
+                yield batch
+            else:
+                yield from _matching(batch, request.late, request.columns)
+        if request.pushed is None:
+            names = files[0].file.name if len(files) == 1 else f"one of {len(files)} files ({files[0].file.name}, ...)"
+            check_complete(names, found, dataset.count_rows())
 
     def _convert(self, opened: OpenFile, request: Request) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file whose columns or types differ from the table's."""

@@ -102,6 +102,18 @@ def _is_about_keys(message: str) -> bool:
     return "crypt" in message or "key length" in message
 
 
+def check_complete(name: str, found: int, expected: int) -> None:
+    """Raise `UnsupportedError` if pyarrow returned fewer rows of a file than its row groups have.
+
+    pyarrow ends a row group without an error before a page without values.
+    """
+    if found != expected:
+        raise UnsupportedError(
+            f"{name}: pyarrow reads only {found:,} of {expected:,} rows, probably because a page has no values; write "
+            "the file again, for example with DuckDB"
+        )
+
+
 class Rows(Protocol):
     """A source of rows of a table."""
 
@@ -179,6 +191,8 @@ class FileRows:
                 all_rows = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
                 yield _without_deleted(all_rows, start, deleted)
                 start += batch.num_rows
+            chosen = range(file.num_row_groups) if groups is None else groups
+            check_complete(self.name, start, sum(file.metadata.row_group(group).num_rows for group in chosen))
 
     def count(self) -> int:
         """Return the number of rows from the file's footer, including deleted rows."""

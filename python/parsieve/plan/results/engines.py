@@ -111,7 +111,8 @@ class Rows(Matches):
             return pa.RecordBatchReader.from_batches(pa.schema([schema.field(name) for name in output]), [])
         filtered = list(dict.fromkeys(column.path[0] for column in columns(self._expr)))
         if self._files is not None:
-            return self._files.reader(Request(output, *self._conditions(), filtered), hold)
+            # Filter after the scan, because only without a filter can its rows be counted.
+            return self._files.reader(Request(output, None, condition, filtered), hold)
         if condition is None:
             return self._lake.read(self._snapshot, self._slices, output, row_groups=self._row_groups)
         # Filter after reading, so that no statistics are involved, and read only the columns that are needed.
