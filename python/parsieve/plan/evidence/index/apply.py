@@ -59,7 +59,7 @@ class IndexAnswers:
     def problems(self) -> list[str]:
         """The parts of the indexes that could not be used so far, with the reasons.
 
-        A search for rows reads further parts, so ask for the problems after it.
+        A search for rows reads further parts, so read the problems after it.
         """
         failed = [] if self.sieve is None else list(self.sieve.doubts.items())
         failed += [failure for index in self.filters for failure in index.failed.items()]

@@ -1,4 +1,4 @@
-"""Evidence from filters of an index, one for each file: what the Bloom index and text indexes have in common."""
+"""The base of the evidence from an index with one filter for each file: the Bloom index and text indexes."""
 
 from __future__ import annotations
 
