@@ -13,7 +13,7 @@ from support.aging import wait_until_old
 
 import parsieve as ps
 from parsieve.lake.base import Location, Slice
-from parsieve.plan.evidence import indexes
+from parsieve.plan.evidence.index import apply
 
 
 def slice_of(group: str, token: str) -> Slice:
@@ -23,15 +23,15 @@ def slice_of(group: str, token: str) -> Slice:
 def test_each_uncovered_file_has_a_reason() -> None:
     slices = [slice_of("new", "1"), slice_of("changed", "2"), slice_of("young", ""), slice_of("rewritten just now", "")]
     bound = {Location("", "changed"): "1", Location("", "rewritten just now"): "1"}
-    reasons = indexes.uncovered(slices, range(4), [{}, bound], is_damaged=False)
+    reasons = apply.uncovered(slices, range(4), [{}, bound], is_damaged=False)
     assert reasons == {
-        0: [indexes.NEW],
-        1: [indexes.CHANGED],
-        2: [indexes.YOUNG],
-        3: [indexes.CHANGED],
+        0: [apply.NEW],
+        1: [apply.CHANGED],
+        2: [apply.YOUNG],
+        3: [apply.CHANGED],
     }
-    assert indexes.uncovered(slices, [0], [{}], is_damaged=True) == {0: [indexes.UNREADABLE]}
-    assert indexes.uncovered(slices, [1], [bound], is_damaged=True) == {1: [indexes.CHANGED]}
+    assert apply.uncovered(slices, [0], [{}], is_damaged=True) == {0: [apply.UNREADABLE]}
+    assert apply.uncovered(slices, [1], [bound], is_damaged=True) == {1: [apply.CHANGED]}
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_explain_lists_files_by_reason(table: ps.Table, tmp_path: Path) -> None:
     write(tmp_path, 1, rows=50)
     lines = table.plan("id = 42").explain().splitlines()
     assert lines[lines.index("in doubt, so kept: 1 file") + 1 :][:2] == [
-        f"  {indexes.CHANGED}:",
+        f"  {apply.CHANGED}:",
         f"    {tmp_path}/part-1.parquet",
     ]
     for part in range(10, 17):
@@ -63,7 +63,7 @@ def test_explain_lists_files_by_reason(table: ps.Table, tmp_path: Path) -> None:
     text = table.plan("id = 42").explain()
     assert "in doubt, so kept: 8 files" in text
     # New files are too young until a tick has passed.
-    assert indexes.NEW in text or indexes.YOUNG in text
+    assert apply.NEW in text or apply.YOUNG in text
     assert "… and " in text
 
 
@@ -92,8 +92,8 @@ def test_every_kind_of_index_names_changed_and_new_files(tmp_path: Path, kind: A
     # Footers could exclude the files.
     plan = table.plan(where, row_groups=False)
     assert [(Path(keep.path).stem, keep.doubt) for keep in plan.kept] == [
-        ("1", (indexes.CHANGED,)),
-        ("3", (indexes.NEW,)),
+        ("1", (apply.CHANGED,)),
+        ("3", (apply.NEW,)),
     ]
     with pytest.raises(ps.StaleIndexError, match="2 files"):
         table.plan(where, row_groups=False, stale="error")
