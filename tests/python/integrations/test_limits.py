@@ -53,6 +53,7 @@ def test_datasets_stop_early(folder: Path) -> None:
 
 def test_a_table_in_place_of_the_connection_is_a_clear_error(folder: Path) -> None:
     with duckdb.connect() as connection, pytest.raises(TypeError, match=r"connection must be a connection of DuckDB"):
+        # The first two arguments are swapped.
         ps.duckdb.attach(folder, connection, "events")  # type: ignore[arg-type]
 
 
