@@ -94,7 +94,7 @@ def test_advice_names_the_units(tmp_path: Path) -> None:
         unit="row_group", unit_bytes=3_000_000, unit_read_bytes=2_000_000, file_read_bytes=8_000_000
     )
     assert str(finer).endswith(
-        "With row groups as units, the Sieve index takes 3.0 MB more, and a key reads 2.0 MB of data instead of 8.0 MB"
+        "With row groups as units, the Sieve index takes 3 MB more, and a key reads 2 MB of data instead of 8 MB"
     )
 
 

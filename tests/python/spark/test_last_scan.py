@@ -101,8 +101,8 @@ def test_scans_of_lakes_are_recorded(spark: Any, tmp_path: Path, kind: str) -> N
 def test_sizes_have_readable_units() -> None:
     for kept, total, said in (
         (78_000_000, 305_000_000, "78 of 305 MB"),
-        (0, 9_000, "0 of 9000 bytes"),
-        (12_345, 99_000, "12 of 99 kB"),
+        (0, 9_000, "0 of 9 kB"),
+        (12_345, 99_000, "12.3 of 99 kB"),
         (None, None, ""),
     ):
         assert str(pss.Scan("s3://lake/orders/", 1, 2, kept, total)) == "orders: 1 of 2 files" + (said and f", {said}")
