@@ -14,7 +14,7 @@ pub(super) struct AvroColumns(Option<Columns>);
 
 #[pymethods]
 impl AvroColumns {
-    /// Create empty columns. The codes of `layout` describe a row: see `parsieve.lake.iceberg.avro`.
+    /// Create empty columns. The codes of `layout` describe a row: see `parsieve.lake.rows.avro_codes`.
     #[new]
     fn new(layout: Vec<u32>) -> PyResult<Self> {
         Ok(Self(Some(Columns::new(Layout::parse(&layout)?))))

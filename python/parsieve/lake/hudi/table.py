@@ -15,6 +15,7 @@ from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.base import AsOf, Slice, Snapshot, milliseconds
 from parsieve.lake.hudi.commits import Commits, completed_instants
 from parsieve.lake.hudi.errors import hudi_errors
+from parsieve.lake.hudi.merging import MergeRules, check_merge
 from parsieve.lake.hudi.partitions import PartitionPaths
 from parsieve.lake.hudi.properties import read_consistently, read_text
 from parsieve.lake.hudi.timeline import Timeline, read_properties, read_timeline
@@ -57,6 +58,7 @@ class _Native:
     table: tuple[str, tuple[tuple[str, str], ...], str]
     # Whether the name of a log contains the instant that wrote it. In old tables, several instants write to one log.
     logs_name_instants: bool
+    rules: MergeRules
     # Whether the group has logs that the package `hudi` does not list.
     has_hidden_logs: bool = False
 
@@ -71,6 +73,7 @@ class _Native:
             self.schema,
             self.table,
             self.logs_name_instants,
+            self.rules,
             self.has_hidden_logs,
         )
 
@@ -234,7 +237,7 @@ class Hudi(Adapter):
             raise UnsupportedError(
                 f"{where} has logs but no base file, which the package hudi cannot read; read the table with Spark"
             )
-        return _MergedRows(file_slice)
+        return _MergedRows(file_slice, self._storage)
 
     def version(self, file_slice: Slice) -> Version | None:
         """Return the present version of the base file, or None for file groups with logs."""
@@ -283,6 +286,7 @@ class _SliceBuilder:
         # that wrote the base file.
         self._logs_name_instants = int(properties.get("hoodie.table.version", "6")) >= 8
         self._may_have_logs = properties.get("hoodie.table.type") == "MERGE_ON_READ"
+        self._rules = MergeRules.of(properties)
         self._partitions = PartitionPaths(properties, schema)
         self._logs_by_partition: dict[str, dict[str, dict[str, str]]] = {}
 
@@ -307,6 +311,9 @@ class _SliceBuilder:
         if overtaken or (self._logs_name_instants and earlier):
             # An earlier version of parsieve could index the rows of these logs only, or none of them.
             parts += [*overtaken, "logs of earlier writes"]
+        if len(logs) + len(overtaken) > 1 or (logs and not self._logs_name_instants):
+            # An earlier version of parsieve could index records that the package `hudi` merged wrongly.
+            parts.append("checked merges")
         partition_values = self._partitions.values(partition)
         if partition_values:
             # An index that was built with the file's values of these columns, as by parsieve 0.1, becomes stale.
@@ -334,6 +341,7 @@ class _SliceBuilder:
                 self._schema,
                 self._home(),
                 self._logs_name_instants,
+                self._rules,
                 has_hidden_logs,
             ),
         )
@@ -415,11 +423,15 @@ class _MergedRows:
     """The rows of a base file, merged with its logs by the `hudi` package."""
 
     file_slice: Slice
+    storage: Storage
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the live rows with the columns of a schema."""
         native: _Native = self.file_slice.native
-        where = f"{self.file_slice.partition}/{self.file_slice.group}"
+        where = f"{self.file_slice.partition}/{self.file_slice.group}".lstrip("/")
+        assert native.base is not None
+        with foreign(where):
+            check_merge(self.storage, native.base, native.logs, native.schema.names, native.rules, where)
         with foreign(where), hudi_errors(f"hudi cannot merge {where}; read the table with Spark"):
             # Read all columns, because some of them decide which of two records is newer.
             for batch in native.stream():

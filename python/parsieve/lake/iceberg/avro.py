@@ -10,16 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from parsieve._core import AvroColumns, FormatError, UnsupportedError
+from parsieve.lake.rows.avro_codes import BYTES, COLUMN, FIXED, LIST, LONG, MAP, OPTION, RECORD
 
 if TYPE_CHECKING:
     from pyiceberg.avro.file import AvroFile
 
-# The codes of types in a layout. A fixed type is followed by its size, a record by its number of fields.
-_LONG, _FIXED, _BYTES, _OPTION, _RECORD, _LIST, _MAP = range(7)
-# The codes of columns, by the Arrow type that they become. `ENCODED` keeps the encoded bytes of a field.
-ENCODED = "encoded"
-_COLUMN = {pa.int64(): 16, pa.string(): 17, pa.binary(): 18, ENCODED: 19}
-_COLUMN |= {pa.map_(pa.int32(), pa.int64()): 20, pa.map_(pa.int32(), pa.binary()): 21}
 # The key of the schema in the header of an Avro file.
 _SCHEMA = "avro.schema"
 
@@ -68,7 +63,7 @@ def _without_names(schema: Any, defined: dict[str, Any]) -> Any:
 def read_columns(file: AvroFile[Any], kinds: Mapping[int, Any]) -> dict[int, pa.Array]:
     """Return the fields with these IDs as columns of these types, without fields that the file does not have."""
     names: list[int] = []
-    layout = [_RECORD, len(file.schema.fields)]
+    layout = [RECORD, len(file.schema.fields)]
     for field in file.schema.fields:
         layout += _field(field, kinds, names)
     reader = AvroColumns(layout)
@@ -126,10 +121,10 @@ def _blocks(file: AvroFile[Any]) -> Iterator[tuple[bytes, int]]:
 
 
 def _field(field: Any, kinds: Mapping[int, Any], names: list[int]) -> list[int]:
-    codes = [] if field.required else [_OPTION]
+    codes = [] if field.required else [OPTION]
     if field.field_id in kinds:
         names.append(field.field_id)
-        return [_COLUMN[kinds[field.field_id]], *codes, *_type(field.field_type, {}, [])]
+        return [COLUMN[kinds[field.field_id]], *codes, *_type(field.field_type, {}, [])]
     return codes + _type(field.field_type, kinds if field.required else {}, names)
 
 
@@ -139,33 +134,33 @@ def _type(kind: Any, kinds: Mapping[int, Any], names: list[int]) -> list[int]:
 
     match kind:
         case types.StructType():
-            return [_RECORD, len(kind.fields), *(code for field in kind.fields for code in _field(field, kinds, names))]
+            return [RECORD, len(kind.fields), *(code for field in kind.fields for code in _field(field, kinds, names))]
         case types.ListType():
-            return [_LIST, *_optional(kind.element_required), *_type(kind.element_type, {}, [])]
+            return [LIST, *_optional(kind.element_required), *_type(kind.element_type, {}, [])]
         case types.MapType():
             key, value = _type(kind.key_type, {}, []), _type(kind.value_type, {}, [])
-            return [_MAP, *key, *_optional(kind.value_required), *value]
+            return [MAP, *key, *_optional(kind.value_required), *value]
         case types.BooleanType():
-            return [_FIXED, 1]
+            return [FIXED, 1]
         case types.FloatType():
-            return [_FIXED, 4]
+            return [FIXED, 4]
         case types.DoubleType():
-            return [_FIXED, 8]
+            return [FIXED, 8]
         case types.UUIDType():
-            return [_FIXED, 16]
+            return [FIXED, 16]
         case types.FixedType():
-            return [_FIXED, len(kind)]
+            return [FIXED, len(kind)]
         case types.DecimalType():
-            return [_FIXED, decimal_required_bytes(kind.precision)]
+            return [FIXED, decimal_required_bytes(kind.precision)]
         case types.StringType() | types.BinaryType():
-            return [_BYTES]
+            return [BYTES]
         case (
             types.IntegerType() | types.LongType() | types.DateType() | types.TimeType()
             | types.TimestampType() | types.TimestamptzType() | types.TimestampNanoType() | types.TimestamptzNanoType()
         ):  # fmt: skip
-            return [_LONG]
+            return [LONG]
     raise UnsupportedError(f"a manifest has a field of type {kind}, which is not supported")
 
 
 def _optional(is_required: bool) -> list[int]:
-    return [] if is_required else [_OPTION]
+    return [] if is_required else [OPTION]

@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from parsieve._core import FormatError, UnsupportedError
 from parsieve.io.remote_speed import REQUESTS_AT_ONCE
-from parsieve.lake.iceberg.avro import ENCODED, decoder_of, manifest_class, read_columns, read_records
+from parsieve.lake.iceberg.avro import decoder_of, manifest_class, read_columns, read_records
 from parsieve.lake.iceberg.errors import readable
+from parsieve.lake.rows.avro_codes import ENCODED
 
 if TYPE_CHECKING:
     from pyiceberg.avro.file import AvroFile
