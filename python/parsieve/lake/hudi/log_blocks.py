@@ -24,7 +24,7 @@ _AVRO_BLOCK = 3
 _AVRO_CONTENT = 3
 # The keys of a header.
 _SCHEMA, _IS_PARTIAL = 2, 7
-# The bytes to read at once. They contain most headers.
+# The number of bytes in a read. They contain most headers.
 _CHUNK = 1 << 16
 _KEY = "_hoodie_record_key"
 _FIXED_SIZES = {"boolean": 1, "float": 4, "double": 8}

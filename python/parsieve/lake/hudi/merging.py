@@ -71,7 +71,7 @@ def check_merge(
 
 
 def _order_of(path: str) -> tuple[str, int, str]:
-    """Return the place of a log among those of its file group, in the order in which readers merge them."""
+    """Return the place of a log in the order in which readers merge the logs of a file group."""
     match = _LOG.fullmatch(path.rpartition("/")[2])
     return (match[1], int(match[2]), match[3] or "") if match else (path, 0, "")
 
