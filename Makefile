@@ -86,7 +86,7 @@ test-matrix: develop .venv-older/stamp ## the tests of Spark and of the table fo
 	sed '/^py4j==/d; s/^pyspark==.*/pyspark==3.5.3/; s/^deltalake==.*/deltalake==1.5.0/' requirements/constraints-spark.txt \
 		>.venv-older/constraints.txt
 	$(OLDER) -m pip install --quiet 'pip>=25.1'
-	PIP_CONSTRAINT=.venv-older/constraints.txt $(OLDER) -m pip install --quiet --group spark
+	PIP_CONSTRAINT=.venv-older/constraints.txt $(OLDER) -m pip install --quiet --group older
 	@touch $@
 
 # The last commit of version 0.1. Its package is unpacked in a separate folder, and uses the libraries of .venv.
