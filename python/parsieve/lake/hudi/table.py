@@ -41,6 +41,8 @@ _PAYLOADS = {
     "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
     "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
 }
+# Spark merges by the positions of records in the base file, if the logs contain them. This matters for duplicate keys.
+_OPTIONS = {"hoodie.merge.use.record.positions": "true"}
 # How the values that an update leaves out are filled. hudi-rs does not know the mode FILL_UNAVAILABLE.
 _PARTIAL_UPDATES = {"", "IGNORE_DEFAULTS"}
 
@@ -108,7 +110,7 @@ def _reader(uri: str, options: tuple[tuple[str, str], ...], instant: str) -> tup
     read_options = HudiReadOptions().with_as_of_timestamp(instant)
 
     def build() -> Any:
-        table = HudiTableBuilder.from_base_uri(uri).with_options(dict(options)).build()
+        table = HudiTableBuilder.from_base_uri(uri).with_options(_OPTIONS | dict(options)).build()
         return table.create_file_group_reader_with_options(read_options)
 
     return read_consistently(Storage(uri, dict(options)), build), read_options
@@ -173,7 +175,7 @@ class Hudi(Adapter):
         with hudi_errors(f"hudi cannot read {self.uri}"):
             table = (
                 HudiTableBuilder.from_base_uri(self._storage.encoded_uri)
-                .with_options(dict(self.storage_options))
+                .with_options(_OPTIONS | dict(self.storage_options))
                 .build()
             )
             # A fixed instant excludes files that later instants write in the meantime.
@@ -311,8 +313,8 @@ class _SliceBuilder:
         if overtaken or (self._logs_name_instants and earlier):
             # An earlier version of parsieve could index the rows of these logs only, or none of them.
             parts += [*overtaken, "logs of earlier writes"]
-        if len(logs) + len(overtaken) > 1 or (logs and not self._logs_name_instants):
-            # An earlier version of parsieve could index records that the package `hudi` merged wrongly.
+        if logs or overtaken:
+            # An earlier version of parsieve could index records that the package `hudi` merged differently from Spark.
             parts.append("checked merges")
         partition_values = self._partitions.values(partition)
         if partition_values:

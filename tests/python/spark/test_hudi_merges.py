@@ -1,4 +1,4 @@
-"""Writes that arrive late, after records with a higher value of the ordering field, in logs with differing columns."""
+"""Merge-on-read Hudi tables whose logs have differing columns, late writes or duplicate keys."""
 
 from __future__ import annotations
 
@@ -111,6 +111,24 @@ def test_a_column_that_was_dropped_and_added_again(spark: Any, tmp_path: Path, v
         table.planned_rows("id", "c")
 
 
+@pytest.mark.parametrize("version", ["8", "9"])
+def test_duplicate_keys(spark: Any, tmp_path: Path, version: str) -> None:
+    """A bulk insert does not remove duplicates. MERGE INTO changes all records of a key, by their positions."""
+    table = Merged(spark, tmp_path, version)
+    table.write("SELECT 1L AS id, 10L AS v, 5L AS a, id AS b FROM range(1, 3)", "insert")
+    steps = (
+        lambda: table.merge("SELECT 1L AS id, 50L AS v, 7L AS a"),
+        lambda: table.merge("SELECT 1L AS id, 40L AS v, 8L AS a"),
+        lambda: table.write("SELECT 1L AS id, 60L AS v, 9L AS a, 9L AS b"),
+    )
+    for step in steps:
+        step()
+        expected = table.rows("id", "v", "a", "b")
+        assert table.planned_rows("id", "v", "a", "b") == expected
+        found = [row for row in expected if row[2] == 7]
+        assert rows_where(table, "a = 7") == found
+
+
 def test_an_index_leaves_out_late_writes(spark: Any, tmp_path: Path) -> None:
     """The table has a second file group, which a plan of the index skips."""
     table = Merged(spark, tmp_path, **{"hoodie.parquet.small.file.limit": "0"})
@@ -123,6 +141,11 @@ def test_an_index_leaves_out_late_writes(spark: Any, tmp_path: Path) -> None:
     plan = ps.open_table(table.folder).plan("b = 2")
     assert (len(plan.files), len(ps.open_table(table.folder).plan().files)) == (1, 2)
     assert pss.read(spark, table.folder, "b = 2").select("id", "b").collect() == [(1, 2)]
+
+
+def rows_where(table: Merged, condition: str) -> list[tuple[Any, ...]]:
+    rows = ps.open_table(table.folder).plan(condition).to_arrow(["id", "v", "a", "b"]).to_pylist()
+    return sorted(tuple(row.values()) for row in rows)
 
 
 def check(table: Merged, expected: list[tuple[Any, ...]], *, is_late: bool) -> None:
