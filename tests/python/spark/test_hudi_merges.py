@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -116,11 +117,11 @@ def test_duplicate_keys(spark: Any, tmp_path: Path, version: str) -> None:
     """A bulk insert does not remove duplicates. MERGE INTO changes all records of a key, by their positions."""
     table = Merged(spark, tmp_path, version)
     table.write("SELECT 1L AS id, 10L AS v, 5L AS a, id AS b FROM range(1, 3)", "insert")
-    steps = (
+    steps: list[Callable[[], None]] = [
         lambda: table.merge("SELECT 1L AS id, 50L AS v, 7L AS a"),
         lambda: table.merge("SELECT 1L AS id, 40L AS v, 8L AS a"),
         lambda: table.write("SELECT 1L AS id, 60L AS v, 9L AS a, 9L AS b"),
-    )
+    ]
     for step in steps:
         step()
         expected = table.rows("id", "v", "a", "b")
