@@ -306,6 +306,9 @@ class _SliceBuilder:
         parts = [f"{base}-{hudi_slice.base_file_size}" if base else "", *(f"{name}-{size}" for name, size in logs)]
         if logs or has_hidden_logs:
             parts += writes
+        if logs or overtaken:
+            # An earlier version of parsieve could index records that the package `hudi` merged differently from Spark.
+            parts.append("checked merges")
         if has_hidden_logs:
             # An index of an earlier version of parsieve does not have the rows of these logs.
             parts.append("hidden logs")
@@ -313,9 +316,6 @@ class _SliceBuilder:
         if overtaken or (self._logs_name_instants and earlier):
             # An earlier version of parsieve could index the rows of these logs only, or none of them.
             parts += [*overtaken, "logs of earlier writes"]
-        if logs or overtaken:
-            # An earlier version of parsieve could index records that the package `hudi` merged differently from Spark.
-            parts.append("checked merges")
         partition_values = self._partitions.values(partition)
         if partition_values:
             # An index that was built with the file's values of these columns, as by parsieve 0.1, becomes stale.
