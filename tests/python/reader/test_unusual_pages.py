@@ -79,13 +79,11 @@ def test_levels_that_begin_with_the_highest_bit(tmp_path: Path, offset_index: bo
     write_lists(path, lists)
     reps = [int(item > 0) for values in lists for item in range(len(values))]
     values = [value for values in lists for value in values]
+    bits = "".join(map(str, reps)).ljust(-(-len(reps) // 8) * 8, "0")
+    packed = bytes(int(bits[start : start + 8], 2) for start in range(0, len(bits), 8))
     count = len(values)
     page = hand.data_page(
-        hand.highest_bits(reps),
-        hand.run_of(3, count),
-        struct.pack(f"<{count}i", *values),
-        count,
-        rep_encoding=hand.BIT_PACKED,
+        packed, hand.run_of(3, count), struct.pack(f"<{count}i", *values), count, rep_encoding=hand.BIT_PACKED
     )
     hand.replace_chunk(path, 1, [HandPage(page, 0)], offset_index=offset_index)
     assert rows_of(path.read_bytes(), 1, [(4, 3), (500, 1)]) == [*lists[4:7], lists[500]]

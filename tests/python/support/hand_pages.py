@@ -19,7 +19,6 @@ PLAIN, RLE, BIT_PACKED, DELTA_LENGTH, DELTA_TEXT, DICTIONARY = 0, 3, 4, 6, 7, 8
 # Field numbers in parquet.thrift: of ColumnChunk and of ColumnMetaData.
 INDEX_OFFSET, INDEX_LENGTH = 4, 5
 NUM_VALUES, UNCOMPRESSED_SIZE, COMPRESSED_SIZE, DATA_OFFSET, DICTIONARY_OFFSET = 5, 6, 7, 9, 11
-ENCODINGS = 2
 
 PLAIN_FILE: dict[str, Any] = {"use_dictionary": False, "compression": "none", "write_statistics": False}
 
@@ -54,12 +53,6 @@ def byte_arrays(values: Sequence[bytes]) -> bytes:
     return b"".join(struct.pack("<I", len(value)) + value for value in values)
 
 
-def highest_bits(levels: Sequence[int]) -> bytes:
-    """Return levels of one bit in the deprecated encoding BIT_PACKED, which begins with the highest bit."""
-    bits = "".join(map(str, levels)).ljust(-(-len(levels) // 8) * 8, "0")
-    return bytes(int(bits[start : start + 8], 2) for start in range(0, len(bits), 8))
-
-
 def data_page(
     reps: bytes | None,
     defs: bytes | None,
@@ -68,7 +61,6 @@ def data_page(
     *,
     encoding: int = PLAIN,
     rep_encoding: int = RLE,
-    def_encoding: int = RLE,
     num_rows: int | None = None,
 ) -> bytes:
     """Return a data page of version 1, or of version 2 if its number of rows is given. Its values are not null."""
@@ -80,12 +72,12 @@ def data_page(
         header[8] = (STRUCT, {1: (I32, count), 2: (I32, 0), 3: (I32, num_rows), 4: (I32, encoding), **lengths})
         return footer_edit.encode(header) + body
     body = b""
-    for levels, level_encoding in ((reps, rep_encoding), (defs, def_encoding)):
+    for levels, level_encoding in ((reps, rep_encoding), (defs, RLE)):
         if levels is not None:
             body += struct.pack("<I", len(levels)) + levels if level_encoding == RLE else levels
     body += values
     header = {1: (I32, 0), 2: (I32, len(body)), 3: (I32, len(body))}
-    header[5] = (STRUCT, {1: (I32, count), 2: (I32, encoding), 3: (I32, def_encoding), 4: (I32, rep_encoding)})
+    header[5] = (STRUCT, {1: (I32, count), 2: (I32, encoding), 3: (I32, RLE), 4: (I32, rep_encoding)})
     return footer_edit.encode(header) + body
 
 

@@ -30,7 +30,7 @@ from parsieve.lake.rows.arrow_scan import (
     mismatch,
     without_dictionaries,
 )
-from parsieve.lake.rows.file_rows import FileRows, check_complete, check_levels, foreign
+from parsieve.lake.rows.file_rows import FileRows, check_complete, foreign
 from parsieve.lake.rows.streams import filtered
 from parsieve.lake.storage.pinned import (
     ATTEMPTS,
@@ -381,9 +381,6 @@ class CheckedFiles:
         """Yield the rows of files with pyarrow's own scan."""
         if not files:
             return
-        for opened in files:
-            groups = [group.id for group in opened.fragment.row_groups]
-            check_levels(opened.fragment.metadata, request.needed(self.schema), groups, opened.file.name)
         dataset = self._dataset([opened.fragment for opened in files])
         columns = request.columns if request.late is None else request.needed(self.schema)
         found = 0

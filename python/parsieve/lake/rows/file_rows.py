@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -114,26 +114,6 @@ def check_complete(name: str, found: int, expected: int) -> None:
         )
 
 
-def check_levels(metadata: pq.FileMetaData, paths: Collection[str], groups: Iterable[int], name: str) -> None:
-    """Raise `UnsupportedError` if pyarrow would read the levels of a column wrongly, and report no error.
-
-    It reads the deprecated encoding BIT_PACKED in the wrong order. Writers list this encoding also for columns without
-    levels. For columns with levels, which have RLE otherwise, they do so only if they use it.
-    """
-    wanted = set(paths)
-    for number in range(metadata.num_columns):
-        leaf = metadata.schema.column(number)
-        if leaf.max_definition_level == 0 or wanted.isdisjoint(_prefixes(leaf.path)):
-            continue
-        for group in groups:
-            encodings = metadata.row_group(group).column(number).encodings
-            if "BIT_PACKED" in encodings and (leaf.max_repetition_level > 0 or "RLE" not in encodings):
-                raise UnsupportedError(
-                    f"{name}, column {leaf.path}: pyarrow cannot read levels in the deprecated encoding BIT_PACKED; "
-                    "write the file again with its writer, with another encoding"
-                )
-
-
 class Rows(Protocol):
     """A source of rows of a table."""
 
@@ -194,8 +174,6 @@ class FileRows:
             deleted, start = self.deleted(file.metadata.num_rows), 0
             # Positions of deleted rows count the rows of all row groups.
             groups = None if len(deleted) else self.row_groups
-            chosen = range(file.num_row_groups) if groups is None else groups
-            check_levels(file.metadata, paths, chosen, self.name)
             targets = {fields[n].name: target.type for target, n in zip(schema, numbers, strict=True) if n is not None}
             for batch in self._read_all(file, paths, targets, groups):
                 arrays = []
@@ -213,6 +191,7 @@ class FileRows:
                 all_rows = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
                 yield _without_deleted(all_rows, start, deleted)
                 start += batch.num_rows
+            chosen = range(file.num_row_groups) if groups is None else groups
             check_complete(self.name, start, sum(file.metadata.row_group(group).num_rows for group in chosen))
 
     def count(self) -> int:
@@ -225,7 +204,6 @@ class FileRows:
         with foreign(self.name), self._open_file() as file:
             fields = list(file.schema_arrow)
             paths = self._all_paths(fields, schema, self._places(schema, fields))
-            check_levels(file.metadata, paths, range(file.num_row_groups), self.name)
             for group in range(file.num_row_groups):
                 next(file.iter_batches(1, row_groups=[group], columns=paths), None)
 
