@@ -109,3 +109,22 @@ def test_an_index_whose_last_column_changed_is_empty(tmp_path: Path) -> None:
         table.update_index()
     table.build_index("b", kind="sieve")
     assert table.index_kinds() == {"b.element": "sieve"}
+
+
+def test_a_column_keeps_its_index_if_it_cannot_be_built_again(tmp_path: Path) -> None:
+    for name in ("b", "c"):
+        pq.write_table(pa.table({"k": pa.array([1, 2], pa.int32())}), tmp_path / f"{name}.parquet")
+    ps.open_table(tmp_path).build_index("k", kind="sieve")
+    # The first file decides which type the column has.
+    pq.write_table(pa.table({"k": [1 << 40]}), tmp_path / "a.parquet")
+    (tmp_path / "c.parquet").write_bytes(b"damaged")
+    wait_until_old(tmp_path)
+    table = ps.open_table(tmp_path)
+    with pytest.raises(ps.FormatError, match=r"c\.parquet"):
+        table.update_index()
+    assert table.index_kinds() == {"k": "sieve"}
+    pq.write_table(pa.table({"k": [5]}), tmp_path / "c.parquet")
+    wait_until_old(tmp_path)
+    assert table.update_index().columns == ("k",)
+    assert table.verify_index() == []
+    assert table.plan(f"k = {1 << 40}", stale="error").to_arrow()["k"].to_pylist() == [1 << 40]

@@ -17,7 +17,7 @@ from parsieve.index.build.units import units_of
 from parsieve.index.log import bindings
 from parsieve.index.log.bindings import Bindings
 from parsieve.index.log.columns import column_ids_of, differ_in_width, field_id_of
-from parsieve.index.log.commit import ColumnState, Commit, DeltaPart, Layout
+from parsieve.index.log.commit import ColumnState, Commit, DeltaPart, Layout, named
 from parsieve.index.log.log import Log
 from parsieve.index.log.parts import Part
 from parsieve.index.log.publish import Transaction
@@ -154,7 +154,8 @@ def _add_deltas(
 ) -> tuple[Commit, dict[ColumnPath, Layout | None]]:
     """Commit deltas that bring the columns to the target.
 
-    Also return the columns that must be rebuilt instead, with their layouts.
+    Also return the columns that must be rebuilt instead, with their layouts. Until then, they keep their old index, so
+    that it is not lost if the build fails.
     """
     transaction = Transaction(log, "update")
     reads = _Reads(lake, executor)
@@ -179,7 +180,7 @@ def _add_deltas(
                 continue
             current_path, field = column
             if _has_other_values(target, field.type, state.type):
-                outdated[current_path] = state.layout
+                columns[current_path], outdated[current_path] = named(state, target.snapshot.schema), state.layout
                 continue
             if state.bindings not in chains:
                 chains[state.bindings] = bindings.read(log.store, state.bindings)
@@ -191,6 +192,7 @@ def _add_deltas(
             layouts, rows = reads.of(change)
             parts = _write_deltas(executor, change, layouts, rows, newest.version + 1)
             if parts is None:
+                columns[change.path] = named(change.state, target.snapshot.schema)
                 outdated[change.path] = change.state.layout
                 continue
             chain = bindings.write(log.store, change.state.bindings, change.bound, change.bound_after(target, rows))
@@ -204,8 +206,8 @@ def _add_deltas(
                 deltas=(*change.state.deltas, *parts),
             )
 
-        if columns == newest.columns and not outdated:
-            return newest, {}
+        if columns == newest.columns:
+            return newest, outdated
         if version := transaction.commit(target.table, columns=columns):
             return version, outdated
 
