@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -120,3 +121,25 @@ def test_an_index_does_not_answer_for_a_table_that_was_created_again(tmp_path: P
         assert file.stat().st_size == size
         assert again.count_uncovered() == {"k": 1}
         assert again.plan("k = 8").to_arrow().num_rows == 1
+
+
+def test_the_partitions_of_a_float_column_have_other_values_as_doubles(tmp_path: Path) -> None:
+    rows = pa.table({"p": pa.array([0.1, 0.5], pa.float32()), "k": [1, 2]})
+    write_deltalake(tmp_path, rows, partition_by=["p"])
+    ps.open_table(tmp_path).build_index(["p", "k"], kind="sieve")
+    log = tmp_path / "_delta_log"
+    actions = [json.loads(line) for line in (log / f"{0:020}.json").read_text().splitlines()]
+    (metadata,) = (action for action in actions if "metaData" in action)
+    schema = json.loads(metadata["metaData"]["schemaString"])
+    # As after `ALTER TABLE ... ALTER COLUMN p TYPE double` of Spark, which then reads the text 0.1 as a double.
+    schema["fields"][0]["type"] = "double"
+    metadata["metaData"]["schemaString"] = json.dumps(schema)
+    features = {"readerFeatures": ["typeWidening"], "writerFeatures": ["typeWidening"]}
+    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
+    (log / f"{1:020}.json").write_text("\n".join(map(json.dumps, [protocol, metadata])))
+    table = ps.open_table(tmp_path)
+    assert table.plan("p = 0.1").to_arrow()["k"].to_pylist() == [1]
+    table.update_index()
+    assert table.verify_index() == []
+    assert table.plan("p = 0.1", stale="error").to_arrow()["k"].to_pylist() == [1]
+    assert table.plan("k = 2", stale="error", as_of=1).to_arrow()["p"].to_pylist() == [0.5]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from parsieve.lake.delta.files import LogFiles
 from parsieve.lake.delta.schema import DoubtfulValueError, partition_value, physical
@@ -113,9 +114,12 @@ class DeltaSlices(Slices):
 
     @cached_property
     def token(self) -> pa.StringArray:
-        """The token of each file: its size, its time and its deletion vector."""
+        """The token of each file: its size, its time, its deletion vector, and partition columns of doubles."""
         size, modified = self._files.size.cast(pa.string()), self._files.modified.cast(pa.string())
-        return pc.binary_join_element_wise(size, modified, self._files.vector_ids, "-")
+        # The log has the values of partitions as texts. A float column can become one of doubles, and then the text 0.1
+        # is another number.
+        doubles = [f"{physical(field)} is double" for field in self._table.partitions if pt.is_float64(field.type)]
+        return pc.binary_join_element_wise(size, modified, self._files.vector_ids, *doubles, "-")
 
     @cached_property
     def path(self) -> pa.StringArray:
