@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from pathlib import Path
@@ -10,9 +11,11 @@ import pyarrow as pa
 import pytest
 from support.models.model_lake import ModelLake, place
 
-from parsieve import ParsieveError
+from parsieve import FormatError, ParsieveError
 from parsieve.index import TableIndex
+from parsieve.index.log.commit import Commit
 from parsieve.index.sieve import query
+from parsieve.io import document
 from parsieve.lake.base import Location, Snapshot
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
@@ -160,3 +163,14 @@ def test_verify_reports_damaged_files_and_a_build_replaces_them(tmp_path: Path) 
     assert index.verify(lake, lake.snapshot()) == []
     index.build(lake, lake.snapshot(), ["k"], progress=False)
     assert index.verify(lake, lake.snapshot()) == []
+
+
+def test_a_version_must_not_list_itself_as_an_earlier_one(tmp_path: Path) -> None:
+    """A search for the version of a snapshot would not end."""
+    make_index(tmp_path)
+    newest = index_files(tmp_path / "log")[-1]
+    text, version = document.unpack("commit", newest.read_bytes(), "newest", newest=2)
+    content = json.loads(text)
+    content["history"] = [{"version": content["version"], "id": 77, "instant": 0}]
+    with pytest.raises(FormatError, match="history does not list earlier versions"):
+        Commit.from_bytes(document.write("commit", content, version), "newest")

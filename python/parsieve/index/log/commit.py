@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
@@ -215,8 +216,13 @@ class Commit:
             raise FormatError(f"{name} has a column in a newer format than its own")
         blooms = [_bloom_of(column, name) for column in fields.objects("blooms")]
         texts = fields.objects("texts") if fields.version > 1 and fields.has("texts") else []
+        version = fields.get("version", int)
+        history = tuple((entry.get("version", int), _state_of(entry)) for entry in fields.objects("history"))
+        if any(later <= earlier for later, earlier in pairwise([version, *(number for number, _ in history)])):
+            # A search through the versions would not end.
+            raise FormatError(f"{name}: the history does not list earlier versions, newest first")
         return cls(
-            version=fields.get("version", int),
+            version=version,
             writer=fields.get("writer", str),
             parent=fields.maybe("parent", str),
             written=fields.get("written", int),
@@ -224,7 +230,7 @@ class Commit:
             table=_state_of(fields.inner("table")),
             columns={state.path: state for state in columns},
             blooms={state.path: state for state in blooms},
-            history=tuple((entry.get("version", int), _state_of(entry)) for entry in fields.objects("history")),
+            history=history,
             pages=_pages_of(fields) if fields.version > 1 else None,
             texts={(state.path, state.content): state for state in (_text_of(column, name) for column in texts)},
         )
