@@ -208,6 +208,9 @@ def test_versions_are_found_by_snapshot_and_by_instant(tmp_path: Path) -> None:
         assert view.table.id == number
         assert view.version == index.at(number).version  # type: ignore[union-attr]
     assert index.at(Snapshot(None, 55, SCHEMA, SliceObjects(()))).table.id == 5  # type: ignore[union-attr]
+    requests = index.store.requests
+    assert index.at(Snapshot(999, 10**6, SCHEMA, SliceObjects(()))) is index.newest()
+    assert index.store.requests == requests
     reopened = TableIndex.open(tmp_path / "index")
     assert reopened is not None
     assert kept_groups(reopened, "k", point(1059), lake.snapshot(61)) == {"a"}

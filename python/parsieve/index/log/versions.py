@@ -79,15 +79,13 @@ class Versions:
         if table.id is not None and newest.table.id == table.id:
             return newest
         best: int | None = None
-        for version, state in self._history(newest):
-            if table.id is not None and state.id == table.id:
-                best = version
+        for versions in self._history(newest):
+            with_id = (version for version, state in versions if table.id is not None and state.id == table.id)
+            before = (version for version, state in versions if state.instant <= table.instant)
+            best = next(with_id, next(before, None))
+            if best is not None:
+                # An earlier version could only cover more files, and is not worth further requests.
                 break
-            if best is None and state.instant <= table.instant:
-                best = version
-                if table.id is None:
-                    # No other version can have the id, so do not read the rest of the history.
-                    break
         if best is None or best == newest.version:
             return newest
         try:
@@ -95,14 +93,15 @@ class Versions:
         except FileNotFoundError:
             return newest
 
-    def _history(self, commit: Commit) -> Iterator[tuple[int, TableState]]:
-        yield commit.version, commit.table
+    def _history(self, commit: Commit) -> Iterator[Sequence[tuple[int, TableState]]]:
+        """Yield the versions with their table states, newest first: those that one file lists at a time."""
+        yield [(commit.version, commit.table), *commit.history]
         while commit.history:
-            yield from commit.history
             try:
                 commit = self.log.read(commit.history[-1][0])
             except FileNotFoundError:
                 return
+            yield commit.history
 
     def check_place(self) -> None:
         """Raise `ValueError` if no index of the table must be written to the location."""
