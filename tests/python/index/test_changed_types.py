@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from support.aging import wait_until_old
 
 import parsieve as ps
@@ -128,3 +129,21 @@ def test_a_column_keeps_its_index_if_it_cannot_be_built_again(tmp_path: Path) ->
     assert table.update_index().columns == ("k",)
     assert table.verify_index() == []
     assert table.plan(f"k = {1 << 40}", stale="error").to_arrow()["k"].to_pylist() == [1 << 40]
+
+
+@pytest.mark.parametrize("kind", ["sieve", "bloom", "text"])
+def test_an_update_keeps_the_index_of_a_column_that_was_added_meanwhile(tmp_path: Path, kind: str) -> None:
+    write_deltalake(tmp_path, pa.table({"a": ["x"]}))
+    table = ps.open_table(tmp_path)
+    table.build_index("a", kind=kind)
+    write_deltalake(tmp_path, pa.table({"a": ["y"]}), mode="append")
+    earlier = table.opened.lake.snapshot()
+    write_deltalake(tmp_path, pa.table({"a": ["z"], "b": ["v"]}), mode="append", schema_mode="merge")
+    ps.open_table(tmp_path).build_index("b", kind=kind)
+    # An update that began before.
+    table.opened.index.update(table.opened.lake, earlier)
+    table = ps.open_table(tmp_path)
+    assert table.index_kinds() == {"a": kind, "b": kind}
+    assert table.count_uncovered() == {"a": 1, "b": 0}
+    table.update_index()
+    assert table.verify_index() == []

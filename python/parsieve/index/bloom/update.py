@@ -77,6 +77,9 @@ class _Update:
         if isinstance(state, TextState):
             content, unit = state.content, state.unit
         column = self.target.find_column(state)
+        if column is None and self.target.is_before(state):
+            # Another writer has built it for a later snapshot.
+            return state
         if column is None:
             INDEX.warning("%s", why_dropped(self.target.snapshot.schema, state))
             return None

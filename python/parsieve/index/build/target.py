@@ -49,6 +49,10 @@ class Target:
         """
         return find_column(self.snapshot.schema, state)
 
+    def is_before(self, state: ColumnState | BloomState) -> bool:
+        """Return whether another process has brought an index to a later snapshot, which may have more columns."""
+        return state.table.instant > self.table.instant
+
     def changed_slices(self, bound: Mapping[Location, str], renewed: Renewed) -> Slices:
         """Return the slices that an index bound to these tokens has to read, sorted by location.
 

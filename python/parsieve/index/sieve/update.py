@@ -170,11 +170,12 @@ def _add_deltas(
 
         # Find out how the table changed for each column.
         for path, state in newest.columns.items():
-            if transaction.is_retry and target.snapshot.id is not None and state.table.instant > target.table.instant:
-                # The other writer has updated this column to a later snapshot.
+            column = target.find_column(state)
+            may_be_ahead = column is None or (transaction.is_retry and target.snapshot.id is not None)
+            if may_be_ahead and target.is_before(state):
+                # Another writer has updated this column to a later snapshot, or built it for one.
                 columns[path] = state
                 continue
-            column = target.find_column(state)
             if column is None:
                 INDEX.warning("%s", why_dropped(target.snapshot.schema, state))
                 continue
