@@ -323,6 +323,23 @@ def test_columns_mapped_by_id_may_have_any_names_in_a_file(tmp_path: Path) -> No
     assert table.plan("s.x = 2", row_groups=True).row_groups == {str(tmp_path / "f.parquet"): [1]}
 
 
+def test_the_mapping_of_a_table_without_mapped_columns_does_not_count(tmp_path: Path) -> None:
+    """The schema still has physical names, but the mode of the column mapping is "none"."""
+    write_deltalake(tmp_path, pa.table({"id": [1, 2], "other": [10, 20], "part": ["x", "y"]}), partition_by=["part"])
+    log = tmp_path / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    [metadata] = [action["metaData"] for action in actions if "metaData" in action]
+    schema = json.loads(metadata["schemaString"])
+    for number, (field, name) in enumerate(zip(schema["fields"], ("other", "c2", "c3"), strict=True)):
+        field["metadata"] = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": name}
+    metadata["schemaString"] = json.dumps(schema)
+    log.write_text("\n".join(map(json.dumps, actions)))
+    lake = open_lake(tmp_path)
+    check_snapshot(lake, lake.snapshot(), full_read(DeltaTable(tmp_path), lake.snapshot().schema))
+    for condition in ("id = 1", "other = 10", "part = 'x'"):
+        assert ps.open_table(tmp_path).plan(condition).to_arrow()["id"].to_pylist() == [1], condition
+
+
 def test_versions_are_found_by_number_and_time(tmp_path: Path) -> None:
     for value in range(3):
         write_deltalake(str(tmp_path), pa.table({"a": [value]}), mode="append")

@@ -64,10 +64,12 @@ def mapping_mode(metadata: Mapping[str, Any]) -> str:
 
 def _field(definition: Mapping[str, Any], mode: str) -> pa.Field:
     metadata, field_metadata = definition.get("metadata") or {}, {}
-    if "delta.columnMapping.physicalName" in metadata:
-        field_metadata[PHYSICAL_NAME] = str(metadata["delta.columnMapping.physicalName"])
-    if "delta.columnMapping.id" in metadata:
-        field_metadata[FIELD_ID] = str(metadata["delta.columnMapping.id"])
+    # A schema may still have the names and ids of a mapping that is switched off.
+    mapping = {} if mode == "none" else metadata
+    if "delta.columnMapping.physicalName" in mapping:
+        field_metadata[PHYSICAL_NAME] = str(mapping["delta.columnMapping.physicalName"])
+    if "delta.columnMapping.id" in mapping:
+        field_metadata[FIELD_ID] = str(mapping["delta.columnMapping.id"])
     if "delta.typeChanges" in metadata:
         field_metadata[WIDENED] = "yes"
     if mode == "id":
