@@ -17,7 +17,7 @@ from support.iceberg_manifests import HandWrittenTable
 
 import parsieve as ps
 from parsieve.lake import open_lake
-from parsieve.lake.iceberg.manifests import DeleteFile
+from parsieve.lake.iceberg.manifests import _SCHEMA, DataFiles, DeleteFile, _match_deletes
 from parsieve.lake.iceberg.table import _vector
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -105,6 +105,15 @@ def test_a_deletion_vector_without_a_valid_place_is_rejected(offset: int | None,
     entry = DeleteFile(file, "POSITION_DELETES", 1, None, offset, length)
     with pytest.raises(ps.UnsupportedError, match=r"no valid offset and length of a deletion vector in .*puffin"):
         _vector(PyArrowFileIO(), entry, 10)
+
+
+def test_a_deletion_vector_without_a_data_file_is_malformed() -> None:
+    """Ignoring it would return deleted rows."""
+    file = DataFile.from_args(file_path="file:///vectors.puffin")
+    entry = DeleteFile(file, "POSITION_DELETES", 1, None, 4, 40)
+    no_files = DataFiles(pa.RecordBatch.from_pylist([], _SCHEMA), [], {})
+    with pytest.raises(ps.FormatError, match=r"does not name the data file of a deletion vector in .*vectors\.puffin"):
+        _match_deletes(no_files, [entry], ())
 
 
 @pytest.mark.parametrize("value", [0.1, 16_777_217.0, 1e300, -1e300, 5e-324, math.inf])

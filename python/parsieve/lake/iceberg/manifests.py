@@ -164,7 +164,12 @@ def _match_deletes(files: DataFiles, entries: list[DeleteFile], unpartitioned: C
             spec_id, values = partition = _partition(entry.file)
             equality.setdefault(partition if values and spec_id not in unpartitioned else None, []).append(entry)
         elif entry.offset is not None:
-            vectors.setdefault(str(entry.referenced), []).append(entry)
+            if entry.referenced is None:
+                raise FormatError(
+                    f"the manifest does not name the data file of a deletion vector in {entry.file.file_path}, so it "
+                    "is unknown which rows are deleted"
+                )
+            vectors.setdefault(entry.referenced, []).append(entry)
         elif entry.referenced is not None:
             by_path.setdefault(entry.referenced, []).append(entry)
         elif (path := _only_path(entry.file)) in known:
