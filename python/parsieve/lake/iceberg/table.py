@@ -372,7 +372,8 @@ def _find(mapping: Mapping[bytes, set[str]], among: Sequence[pa.Field]) -> Find:
             return ids.get(number)
         if not mapping:
             raise UnsupportedError(
-                f"column {field.name!r}: the file has no field ids, and the table has no name mapping"
+                f"column {field.name!r}: the file has no field ids, and the table has no name mapping; set the table's "
+                "property schema.name-mapping.default"
             )
         places = [place for name in mapping.get(number, ()) for place in names.get(name, ())]
         if len(places) > 1:

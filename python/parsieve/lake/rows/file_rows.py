@@ -169,8 +169,7 @@ class FileRows:
         """Yield the live rows in the file's order, with the columns of a schema. Missing columns have defaults."""
         with foreign(self.name, keyed=self.decryption is not None), self._open_file() as file:
             fields = list(file.schema_arrow)
-            numbers = self._places(schema, fields)
-            paths = self._all_paths(fields, schema, numbers)
+            numbers, paths = self._find(schema, fields)
             deleted, start = self.deleted(file.metadata.num_rows), 0
             # Positions of deleted rows count the rows of all row groups.
             groups = None if len(deleted) else self.row_groups
@@ -203,7 +202,7 @@ class FileRows:
         """Read one row of each row group, as a cheap way to raise the errors that reading all rows would raise."""
         with foreign(self.name), self._open_file() as file:
             fields = list(file.schema_arrow)
-            paths = self._all_paths(fields, schema, self._places(schema, fields))
+            _, paths = self._find(schema, fields)
             for group in range(file.num_row_groups):
                 next(file.iter_batches(1, row_groups=[group], columns=paths), None)
 
@@ -211,10 +210,15 @@ class FileRows:
         properties = None if self.decryption is None else self.decryption()
         return pq.ParquetFile(self.open(), decryption_properties=properties, **options)
 
-    def _places(self, schema: pa.Schema, fields: Sequence[pa.Field]) -> list[int | None]:
-        """Return the number of the file's field for each column of a schema, or None."""
-        find = self.matching.index(fields)
-        return [None if column.name in self.constants else find(column) for column in schema]
+    def _find(self, schema: pa.Schema, fields: Sequence[pa.Field]) -> tuple[list[int | None], list[str]]:
+        """Return the number of the file's field for each column of a schema, or None, and the dotted paths to read."""
+        try:
+            find = self.matching.index(fields)
+            numbers = [None if column.name in self.constants else find(column) for column in schema]
+            found = [(fields[n], target) for target, n in zip(schema, numbers, strict=True) if n is not None]
+            return numbers, [path for field, target in found for path in self._paths(field, target)]
+        except UnsupportedError as error:
+            raise UnsupportedError(f"{self.name}: {error}") from error
 
     def absent(self, target: pa.Field, rows: int) -> pa.Array:
         """Return the values of a column of the table that are not read from the file.
@@ -227,15 +231,6 @@ class FileRows:
                 raise UnsupportedError(f"{self.name}: {target.name} is {self.doubtful[target.name]}")
             return constant(value, target.type, rows)
         return self.matching.absent(target, rows)
-
-    def _all_paths(self, fields: Sequence[pa.Field], schema: pa.Schema, numbers: Sequence[int | None]) -> list[str]:
-        """Return the dotted paths of the file's columns that the columns of a schema need."""
-        return [
-            path
-            for target, number in zip(schema, numbers, strict=True)
-            if number is not None
-            for path in self._paths(fields[number], target)
-        ]
 
     def _paths(self, field: pa.Field, target: pa.Field) -> list[str]:
         """Return the dotted paths below a field of the file that a column of the table needs."""
