@@ -78,6 +78,8 @@ def test_blocks_after_an_incomplete_one(tmp_path: Path, missing: int) -> None:
     assert len(blocks_of(tmp_path, first[:-missing])) == 0
     found = blocks_of(tmp_path, last, b"#HUDI#" + struct.pack(">q", 1 << 40) + first[14:-missing], last)
     assert [part.columns for part in found] == [{KEY, "v"}, {KEY, "v"}]
+    # The later block is longer than the missing part, so the incomplete one ends inside of it.
+    assert [part.columns for part in blocks_of(tmp_path, first[:-missing], last)] == [{KEY, "v"}]
 
 
 def test_blocks_larger_than_a_chunk(tmp_path: Path) -> None:

@@ -100,13 +100,21 @@ def read_blocks(storage: Storage, path: str) -> Iterator[LogBlock]:
             if source.size - source.at < 8:
                 return
             (length,) = source.unpack(">q")
-            end = source.at + length
-            if not 0 < length <= source.size - source.at:
+            start, end = source.at, source.at + length
+            if not 8 <= length <= source.size - start or not _is_complete(source, at, end):
                 # A writer crashed here. Another block may follow.
                 at += len(_MAGIC)
                 continue
+            source.at = start
             yield from _read_block(storage, source, end)
             at = end
+
+
+def _is_complete(source: _Source, start: int, end: int) -> bool:
+    """Return whether a block ends with its length, without the eight bytes of the length before it."""
+    source.at = end - 8
+    (length,) = source.unpack(">q")
+    return bool(length == end - start - 8)
 
 
 def _read_block(storage: Storage, source: _Source, end: int) -> Iterator[LogBlock]:
