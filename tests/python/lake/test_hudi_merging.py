@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.hudi_logs import KEY, data_block, write_log
+from support.hudi_logs import KEY, block, data_block, schema_of, write_log
 
 from parsieve import UnsupportedError
 from parsieve.lake.hudi.merging import MergeRules, check_merge
@@ -18,6 +20,7 @@ from parsieve.lake.storage.storage import Storage
 BY_ORDER = MergeRules(is_by_commit=False, ordering=("v",), ignores_defaults=False)
 BY_COMMIT = MergeRules(is_by_commit=True, ordering=("v",), ignores_defaults=False)
 TABLE = ("v", "a", "b")
+DELETE_FIELD = "hoodie.record.merge.property.hoodie.payload.delete.field"
 LATE = "late writes"
 
 
@@ -112,6 +115,24 @@ def test_ordering_values_that_are_not_compared(tmp_path: Path, ordering: str | N
     rules = MergeRules(is_by_commit=False, ordering=(ordering,) if ordering else (), ignores_defaults=False)
     blocks = [({**record("k", 1, "a"), "text": "1"}, True), ({**record("k", 2, "a", "b"), "text": "2"}, False)]
     refused(tmp_path, LATE, *blocks, rules=rules)
+
+
+def test_partial_updates_of_tables_with_a_column_that_marks_deleted_records(tmp_path: Path) -> None:
+    block = record("k", 9, "a")
+    for marker, properties in (("_hoodie_is_deleted", {}), ("b", {DELETE_FIELD: "b"})):
+        rules, table = MergeRules.of({"hoodie.table.ordering.fields": "v", **properties}), (*TABLE, marker)
+        refused(tmp_path, f"Spark does not find the column {marker}", (block, True), rules=rules, table=table)
+        check(tmp_path, (block, False), rules=rules, table=table)
+
+
+def test_texts_that_order_records_in_parquet_logs(tmp_path: Path) -> None:
+    """Spark compares other values than those of the records."""
+    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "base.parquet")
+    log = write_log(tmp_path, 1, block(5, {2: json.dumps(schema_of([KEY, "text"]))}, b"x"))
+    for field, is_by_commit, is_refused in (("text", False, True), ("text", True, False), ("v", False, False)):
+        rules = MergeRules(is_by_commit=is_by_commit, ordering=(field,), ignores_defaults=False)
+        with pytest.raises(UnsupportedError, match="Parquet's format") if is_refused else nullcontext():
+            check_merge(Storage(tmp_path), str(tmp_path / "base.parquet"), [log], ["text"], rules, "p/group")
 
 
 def test_null_ordering_values(tmp_path: Path) -> None:

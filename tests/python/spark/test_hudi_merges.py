@@ -17,9 +17,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::parsieve.Pa
 
 
 class Merged:
-    """A merge-on-read table with one file group. `a` is 0 in the base file."""
+    """A merge-on-read table with one file group. Its base file has the given columns."""
 
-    def __init__(self, spark: Any, folder: Path, version: str = "9", **options: str) -> None:
+    def __init__(
+        self,
+        spark: Any,
+        folder: Path,
+        version: str = "9",
+        columns: str = "10L AS v, 0L AS a, 0L AS b",
+        **options: str,
+    ) -> None:
         needs("hudi")
         self.spark, self.folder = spark, str(folder / "t")
         self.options = {
@@ -34,7 +41,7 @@ class Merged:
             "hoodie.clean.automatic": "false",
             **options,
         }
-        self.write("SELECT id, 10L AS v, 0L AS a, 0L AS b FROM range(4)", "bulk_insert")
+        self.write(f"SELECT id, {columns} FROM range(4)", "bulk_insert")
 
     def write(self, sql: str, operation: str = "upsert") -> None:
         selected = self.spark.sql(sql)
@@ -44,13 +51,13 @@ class Merged:
         options = {**self.options, "hoodie.datasource.write.operation": operation}
         frame.write.format("hudi").options(**options).mode("append").save(self.folder)
 
-    def merge(self, sql: str) -> None:
-        """Update `a` and `v` of some records, so that Hudi writes only these columns."""
+    def merge(self, sql: str, changes: str = "a = m.a, v = m.v") -> None:
+        """Update some columns of some records, so that Hudi writes only these columns."""
         name = f"late{abs(hash(self.folder))}"
         self.spark.sql(sql).createOrReplaceTempView("late_updates")
         self.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING hudi LOCATION '{self.folder}'")
         self.spark.sql(
-            f"MERGE INTO {name} t USING late_updates m ON t.id = m.id WHEN MATCHED THEN UPDATE SET a = m.a, v = m.v"
+            f"MERGE INTO {name} t USING late_updates m ON t.id = m.id WHEN MATCHED THEN UPDATE SET {changes}"
         )
         self.spark.sql(f"DROP TABLE {name}")
 
@@ -128,6 +135,31 @@ def test_duplicate_keys(spark: Any, tmp_path: Path, version: str) -> None:
         assert table.planned_rows("id", "v", "a", "b") == expected
         found = [row for row in expected if row[2] == 7]
         assert rows_where(table, "a = 7") == found
+
+
+@VERSIONS
+def test_texts_that_order_records_in_parquet_logs(spark: Any, tmp_path: Path, version: str) -> None:
+    """Spark compares the text of the last record of the log instead of the record's own."""
+    options = {"hoodie.logfile.data.block.format": "parquet"}
+    table = Merged(spark, tmp_path, version, "'f' AS v, 0L AS a, 0L AS b", **options)
+    table.write("SELECT 1L AS id, 'h' AS v, 1L AS a, 1L AS b UNION ALL SELECT 2L, 'c', 1L, 1L")
+    assert table.rows("id", "v", "a")[1] == (1, "f", 0)
+    with pytest.raises(ps.UnsupportedError, match="Parquet's format, in which Spark does not order texts such as v"):
+        table.planned_rows("id")
+
+
+@pytest.mark.parametrize("version", ["8", "9"])
+def test_partial_updates_that_mark_deleted_records(spark: Any, tmp_path: Path, version: str) -> None:
+    """Spark takes the mark from another column, so it keeps a record that the package `hudi` deletes."""
+    names = [f"f{number}" for number in range(8)]
+    columns = ["10L AS v", *(f"'x' AS {name}" for name in ["mark", *names])]
+    options = {"hoodie.payload.delete.field": "mark", "hoodie.payload.delete.marker": "D"}
+    table = Merged(spark, tmp_path, version, ", ".join(columns), **options)
+    changes = ["mark = 'D'", "v = m.v", *(f"{name} = 'y'" for name in names)]
+    table.merge("SELECT 1L AS id, 40L AS v", ", ".join(changes))
+    assert (1, 40, "D", *["y"] * 8) in table.rows("id", "v", "mark", *names)
+    with pytest.raises(ps.UnsupportedError, match="in which Spark does not find the column mark"):
+        table.planned_rows("id")
 
 
 def test_an_index_leaves_out_late_writes(spark: Any, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ class LogBlock:
 
     def keys(self, ordering: str | None) -> Keys | None:
         """Return the keys of the records, or None if the block is not in Avro's format or has no keys."""
-        if not self.is_avro or self._type_of(_KEY) != "string":
+        if not self.is_avro or self.type_of(_KEY) != "string":
             return None
         with self.storage.open(self.storage.join(self.path)) as file:
             file.seek(self.start)
@@ -73,7 +73,7 @@ class LogBlock:
         if version != _AVRO_CONTENT:
             raise UnsupportedError(f"{self.path} has a block of version {version}; only {_AVRO_CONTENT} is supported")
         kinds = {_KEY: pa.string()}
-        if ordering is not None and self._type_of(ordering) in _INTEGERS:
+        if ordering is not None and self.type_of(ordering) in _INTEGERS:
             kinds[ordering] = pa.int64()
         try:
             layout, names = _Layout(kinds).of(self.schema)
@@ -84,8 +84,8 @@ class LogBlock:
         found = dict(zip(names, columns.finish(), strict=True))
         return Keys(found[_KEY], found.get(str(ordering)))
 
-    def _type_of(self, name: str) -> Any:
-        """Return the name of a column's type in Avro, or None if there are several such columns."""
+    def type_of(self, name: str) -> Any:
+        """Return the name of a column's type in Avro, or None if there is not exactly one such column."""
         kinds = [field.get("type") for field in self.schema["fields"] if field["name"] == name]
         return _without_null(kinds[0]) if len(kinds) == 1 else None
 

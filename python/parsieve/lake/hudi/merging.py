@@ -9,6 +9,10 @@ late, which means that its value of the ordering field is lower than that of the
   from it.
 
 It also goes wrong if a later block lacks a column that an earlier one has.
+
+Spark itself reads wrong values in two cases. If the ordering field is text, and the blocks are in Parquet's format, it
+compares values of other records. If records are marked as deleted by a column, it looks in another column of partial
+updates.
 """
 
 from __future__ import annotations
@@ -28,7 +32,11 @@ from parsieve.lake.storage.storage import Storage
 from parsieve.sharing import cached_property
 
 _LOG = re.compile(r".*_(\d{14,17})\.log\.(\d+)(?:_(.*))?")
-# These payloads keep the record that was written last. Their tables have no merge mode before version 8.
+# A column that marks a record as deleted.
+_IS_DELETED = "_hoodie_is_deleted"
+# The property that names another such column.
+_DELETE_FIELD = "hoodie.record.merge.property.hoodie.payload.delete.field"
+# This payload keeps the record that was written last. Its tables have no merge mode before version 8.
 _LAST_WRITTEN = "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"
 
 
@@ -41,6 +49,8 @@ class MergeRules:
     ordering: tuple[str, ...]
     # Whether null in the newer record means that the older value stays.
     ignores_defaults: bool
+    # The columns that may mark a record as deleted.
+    delete_markers: frozenset[str] = frozenset({_IS_DELETED})
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> MergeRules:
@@ -51,6 +61,7 @@ class MergeRules:
             is_by_commit=mode == "COMMIT_TIME_ORDERING" or (mode is None and payload == _LAST_WRITTEN),
             ordering=tuple(name.strip() for name in fields.split(",") if name.strip()),
             ignores_defaults=bool(properties.get("hoodie.table.partial.update.mode")),
+            delete_markers=frozenset({_IS_DELETED, properties.get(_DELETE_FIELD, _IS_DELETED)}),
         )
 
 
@@ -89,6 +100,11 @@ class _Check:
     def problems(self) -> Iterator[str]:
         """Yield reasons why the merged records may be wrong."""
         for number, block in enumerate(self.blocks):
+            texts = [name for name in self.rules.ordering if block.type_of(name) == "string"]
+            if texts and not block.is_avro and not self.rules.is_by_commit:
+                yield f"{block.path} is in Parquet's format, in which Spark does not order texts such as {texts[0]}"
+            if block.is_partial and (markers := self.rules.delete_markers & self.table):
+                yield f"{block.path} has partial updates, in which Spark does not find the column {min(markers)}"
             missing = self.table - block.columns
             if not missing:
                 yield from self._ignored_write(number)
