@@ -50,7 +50,7 @@ class Target:
         return find_column(self.snapshot.schema, state)
 
     def is_before(self, state: ColumnState | BloomState) -> bool:
-        """Return whether another process has brought an index to a later snapshot, which may have more columns."""
+        """Return whether another process has updated an index to a later snapshot, which may have more columns."""
         return state.table.instant > self.table.instant
 
     def changed_slices(self, bound: Mapping[Location, str], renewed: Renewed) -> Slices:
