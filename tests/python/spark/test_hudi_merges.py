@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.types import StructField, StructType
 from support.spark_tables import needs
 
 import parsieve as ps
@@ -44,6 +43,8 @@ class Merged:
         self.write(f"SELECT id, {columns} FROM range(4)", "bulk_insert")
 
     def write(self, sql: str, operation: str = "upsert") -> None:
+        from pyspark.sql.types import StructField, StructType
+
         selected = self.spark.sql(sql)
         # The columns of literals do not allow null, and such a column cannot be added to a table.
         schema = StructType([StructField(field.name, field.dataType) for field in selected.schema])
