@@ -450,12 +450,12 @@ def test_a_version_is_read_once_and_a_new_table_is_noticed(tmp_path: Path) -> No
 
 def test_lookups_do_not_find_deleted_rows(tmp_path: Path) -> None:
     first, _ = write_table_with_vectors(tmp_path, 2_000)
-    is_odd = first["partitionValues"]["p"] == "1"
     vector = write_vector(tmp_path, [3, 50])
     commit(
         tmp_path, {"remove": {"path": first["path"], "dataChange": True}}, {"add": first | {"deletionVector": vector}}
     )
-    deleted = [2 * position + is_odd for position in (3, 50)]
+    # Some versions of deltalake change the order of the rows.
+    deleted = sorted(pq.read_table(tmp_path / first["path"])["id"].take([3, 50]).to_pylist())
     table = ps.open_table(tmp_path)
     for is_indexed in (False, True):
         if is_indexed:
