@@ -44,6 +44,9 @@ SKIPPED = {
         "deltalake 1.5, with which the test compares rows, removes other rows than those at the positions of the vector"
     ),
     "test_the_mapping_of_a_table_without_mapped_columns_does_not_count": "deltalake 1.5 refuses such tables",
+    "test_snapshots_from_checkpoints_equal_those_from_the_log": (
+        "deltalake 1.5 writes checkpoints that pyarrow cannot read as a whole"
+    ),
     "test_random_logs_have_the_files_of_all_actions": "deltalake 1.5 cannot read logs with empty lines",
 }
 
