@@ -38,7 +38,7 @@ def test_a_notebook_has_the_stored_outputs(notebook: Path, tmp_path: Path, monke
 
 def _stable(outputs: list[notebooks.Output]) -> str:
     """Return outputs without the bytes that planning read, since an index contains times of different lengths."""
-    return re.sub(r"[0-9.]+ KiB in", "some KiB in", json.dumps(outputs, sort_keys=True))
+    return re.sub(r"[0-9.]+ kB in", "some kB in", json.dumps(outputs, sort_keys=True))
 
 
 def test_examples_and_notebooks_exist() -> None:
