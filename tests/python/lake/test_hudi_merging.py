@@ -88,6 +88,14 @@ def test_a_late_write_with_an_added_column(tmp_path: Path, order: int, is_partia
     check(tmp_path, blocks[0], (record("another", order, "a", "b"), is_partial), table=table)
 
 
+def test_blocks_without_meta_columns(tmp_path: Path) -> None:
+    """The package takes all of them for partial updates, and there are no keys to compare."""
+    pq.write_table(pa.table({"v": [0]}), tmp_path / "base.parquet")
+    logs = [write_log(tmp_path, number, data_block([row])) for number, row in enumerate([{"v": 9}, {"v": 5, "a": 1}])]
+    with pytest.raises(UnsupportedError, match=LATE):
+        check_merge(Storage(tmp_path), str(tmp_path / "base.parquet"), logs, ("v", "a"), BY_ORDER, "p/group")
+
+
 @pytest.mark.parametrize("rules", [BY_ORDER, BY_COMMIT])
 def test_a_block_without_a_column_of_an_earlier_one(tmp_path: Path, rules: MergeRules) -> None:
     narrow = record("k", 10, "a")

@@ -163,6 +163,18 @@ def test_partial_updates_that_mark_deleted_records(spark: Any, tmp_path: Path, v
         table.planned_rows("id")
 
 
+def test_duplicate_keys_with_positions_in_some_logs(spark: Any, tmp_path: Path) -> None:
+    table = Merged(spark, tmp_path)
+    table.write("SELECT 1L AS id, 10L AS v, 5L AS a, id AS b FROM range(1, 3)", "insert")
+    table.merge("SELECT 1L AS id, 50L AS v, 7L AS a")
+    name = f"positions{abs(hash(table.folder))}"
+    spark.sql(f"CREATE TABLE {name} USING hudi LOCATION '{table.folder}'")
+    spark.sql(f"UPDATE {name} SET a = 8 WHERE id = 2")
+    spark.sql(f"DROP TABLE {name}")
+    with pytest.raises(ps.UnsupportedError, match="occupies more than one position"):
+        table.planned_rows("id")
+
+
 def test_an_index_leaves_out_late_writes(spark: Any, tmp_path: Path) -> None:
     """The table has a second file group, which a plan of the index skips."""
     table = Merged(spark, tmp_path, **{"hoodie.parquet.small.file.limit": "0"})

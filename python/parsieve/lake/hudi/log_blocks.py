@@ -26,7 +26,8 @@ _AVRO_CONTENT = 3
 _SCHEMA, _IS_PARTIAL = 2, 7
 # The number of bytes in a read. They contain most headers.
 _CHUNK = 1 << 16
-_KEY = "_hoodie_record_key"
+# The meta column with the key of a record.
+KEY = "_hoodie_record_key"
 _FIXED_SIZES = {"boolean": 1, "float": 4, "double": 8}
 _INTEGERS = ("int", "long")
 # The layout of a schema may have this many numbers. Named types can multiply it.
@@ -62,7 +63,7 @@ class LogBlock:
 
     def keys(self, ordering: str | None) -> Keys | None:
         """Return the keys of the records, or None if the block is not in Avro's format or has no keys."""
-        if not self.is_avro or self.type_of(_KEY) != "string":
+        if not self.is_avro or self.type_of(KEY) != "string":
             return None
         with self.storage.open(self.storage.join(self.path)) as file:
             file.seek(self.start)
@@ -72,7 +73,7 @@ class LogBlock:
         version, count = struct.unpack_from(">iI", content)
         if version != _AVRO_CONTENT:
             raise UnsupportedError(f"{self.path} has a block of version {version}; only {_AVRO_CONTENT} is supported")
-        kinds = {_KEY: pa.string()}
+        kinds = {KEY: pa.string()}
         if ordering is not None and self.type_of(ordering) in _INTEGERS:
             kinds[ordering] = pa.int64()
         try:
@@ -82,7 +83,7 @@ class LogBlock:
             raise UnsupportedError(f"{self.path} has a schema that is not supported: {error!r}") from error
         columns.push(content[8:], count)
         found = dict(zip(names, columns.finish(), strict=True))
-        return Keys(found[_KEY], found.get(str(ordering)))
+        return Keys(found[KEY], found.get(str(ordering)))
 
     def type_of(self, name: str) -> Any:
         """Return the name of a column's type in Avro, or None if there is not exactly one such column."""
@@ -100,21 +101,14 @@ def read_blocks(storage: Storage, path: str) -> Iterator[LogBlock]:
             if source.size - source.at < 8:
                 return
             (length,) = source.unpack(">q")
-            start, end = source.at, source.at + length
-            if not 8 <= length <= source.size - start or not _is_complete(source, at, end):
+            end = source.at + length
+            # A complete block ends with its length, without the eight bytes of the length before it.
+            if not 8 <= length <= source.size - source.at or source.number_at(end - 8) != end - at - 8:
                 # A writer crashed here. Another block may follow.
                 at += len(_MAGIC)
                 continue
-            source.at = start
             yield from _read_block(storage, source, end)
             at = end
-
-
-def _is_complete(source: _Source, start: int, end: int) -> bool:
-    """Return whether a block ends with its length, without the eight bytes of the length before it."""
-    source.at = end - 8
-    (length,) = source.unpack(">q")
-    return bool(length == end - start - 8)
 
 
 def _read_block(storage: Storage, source: _Source, end: int) -> Iterator[LogBlock]:
@@ -163,6 +157,13 @@ class _Source:
         begin = self.at - self._start
         self.at += count
         return self._chunk[begin : begin + count]
+
+    def number_at(self, at: int) -> int:
+        """Return the number of eight bytes at a position. Keep the chunk, because its bytes are read next."""
+        if self._start <= at <= self._start + len(self._chunk) - 8:
+            return int.from_bytes(self._chunk[at - self._start :][:8], "big", signed=True)
+        self._file.seek(at)
+        return int.from_bytes(self._file.read(8), "big", signed=True)
 
     def _load(self, count: int) -> None:
         self._file.seek(self.at)

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from parsieve._core import UnsupportedError
-from parsieve.lake.hudi.log_blocks import Keys, LogBlock, read_blocks
+from parsieve.lake.hudi.log_blocks import KEY, Keys, LogBlock, read_blocks
 from parsieve.lake.storage.storage import Storage
 from parsieve.sharing import cached_property
 
@@ -74,7 +74,8 @@ def check_merge(
     folder. This reads the headers of the blocks. It reads the keys of records only if the columns of blocks differ.
     """
     blocks = [block for path in sorted(logs, key=_order_of) for block in read_blocks(storage, path)]
-    for problem in _Check(storage, base, frozenset(columns), rules, blocks).problems():
+    # The package also expects the meta columns. Tables can do without them, and then no block has all columns.
+    for problem in _Check(storage, base, frozenset({*columns, KEY}), rules, blocks).problems():
         raise UnsupportedError(
             f"the package hudi may merge records of {where} differently from Spark, because {problem}; run a "
             "compaction, or read the table with Spark"
