@@ -161,7 +161,7 @@ class _Source:
     def number_at(self, at: int) -> int:
         """Return the number of eight bytes at a position. Keep the chunk, because its bytes are read next."""
         if self._start <= at <= self._start + len(self._chunk) - 8:
-            return int.from_bytes(self._chunk[at - self._start :][:8], "big", signed=True)
+            return int.from_bytes(self._chunk[at - self._start : at - self._start + 8], "big", signed=True)
         self._file.seek(at)
         return int.from_bytes(self._file.read(8), "big", signed=True)
 
