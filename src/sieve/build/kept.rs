@@ -83,3 +83,41 @@ impl<K: Key> Kept<K> {
         (entries, spans.collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sieve::index::directory::SectionRange;
+    use crate::sieve::record::options::Options;
+    use proptest::prelude::*;
+
+    const SMALL: Options = Options { max_records: 4, ..Options::DEFAULT };
+
+    proptest! {
+        #[test]
+        fn segments_between_kept_ones_are_those_of_a_full_build(
+            keys in proptest::collection::btree_set(prop_oneof![0u64..300, any::<u64>()], 1..60),
+            is_kept in proptest::collection::vec(any::<bool>(), 60)
+        ) {
+            let mut whole = Builder::new(1, SMALL).unwrap();
+            let mut around = Builder::new(1, SMALL).unwrap();
+            keys.iter().for_each(|&key| whole.push(key, 0, 1).unwrap());
+            let (mut rebuilt, mut kept) = (Vec::new(), Vec::new());
+            for (segment, is_kept) in whole.finish().segments.into_iter().zip(is_kept) {
+                if is_kept {
+                    let none = SectionRange { file: 0, offset: 0, len: 0 };
+                    let (least, most, counts) = (segment.least, segment.most, segment.counts);
+                    let entry = Entry { least, most, lookup: none, keys: none, check: None, counts };
+                    kept.push(KeptSegment { entry, segment: None });
+                } else {
+                    rebuilt.push(segment);
+                }
+            }
+            let mut kept = Kept::new(kept, Vec::new()).unwrap();
+            let outside = rebuilt.iter().flat_map(|segment| keys.range(segment.least..=segment.most));
+            outside.for_each(|&key| kept.push(&mut around, key, 0, 1).unwrap());
+            kept.end(&mut around);
+            prop_assert_eq!(around.finish().segments, rebuilt);
+        }
+    }
+}
