@@ -71,14 +71,22 @@ def state_at(storage: Storage, version: int, earlier: LogState | None = None) ->
         commits = [f"{number:020}.json" for number in range(earlier.version + 1, version + 1)]
         if all(name in names for name in commits):
             return _replay(storage, version, [], commits, earlier)
-    begin, checkpoint = _checkpoint(names, version)
-    missing = [number for number in range(begin + 1, version + 1) if f"{number:020}.json" not in names]
-    if missing:
-        raise UnsupportedError(
-            f"cannot read version {version} of {storage.uri}: version {missing[0]} is missing from its log"
-        )
-    commits = [f"{number:020}.json" for number in range(begin + 1, version + 1)]
-    return _replay(storage, version, checkpoint, commits, None)
+    while True:
+        begin, checkpoint = _checkpoint(names, version)
+        missing = [number for number in range(begin + 1, version + 1) if f"{number:020}.json" not in names]
+        if missing:
+            raise UnsupportedError(
+                f"cannot read version {version} of {storage.uri}: version {missing[0]} is missing from its log"
+            )
+        commits = [f"{number:020}.json" for number in range(begin + 1, version + 1)]
+        try:
+            return _replay(storage, version, checkpoint, commits, None)
+        except FormatError:
+            # Delta's readers ignore empty checkpoints, which a writer leaves if it stops.
+            empty = {name for name in checkpoint if _is_empty(storage, name)}
+            if not empty:
+                raise
+            names = names - empty
 
 
 def _replay(
@@ -129,6 +137,11 @@ def _read_all(storage: Storage, read: Callable[[Storage, str], ReadT], names: Se
         yield from pool.map(partial(read, storage), names)
 
 
+def _is_empty(storage: Storage, name: str) -> bool:
+    with storage.open(storage.join(f"_delta_log/{name}")) as file:
+        return not file.read(1)
+
+
 def _read(storage: Storage, name: str) -> bytes:
     with storage.open(storage.join(f"_delta_log/{name}")) as file:
         data: bytes = file.read()
@@ -176,7 +189,10 @@ class _Content:
 
 def _checkpoint_content(storage: Storage, name: str) -> _Content:
     if name.endswith(".json"):
-        return _Content(actions=[*_lines(_read(storage, name), name)])
+        text = _read(storage, name)
+        if not text:
+            raise FormatError(f"{name} of Delta's log is empty")
+        return _Content(actions=[*_lines(text, name)])
     with foreign(f"{name} of Delta's log"), storage.open(storage.join(f"_delta_log/{name}")) as source:
         # Read a few rows at a time, and only the bytes that they need, to save memory.
         file = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=not storage.is_local)
