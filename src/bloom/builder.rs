@@ -186,10 +186,22 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "thousands of values")]
+    fn many_hashes_are_not_collected() {
+        let mut builder = FilterBuilder::new(100_000, 0.01, 1 << 22, InstructionSet::detect()).unwrap();
+        builder.insert(&hashes(FEW as u64)).unwrap();
+        assert_eq!(builder.few.len(), FEW);
+        builder.insert(&[1]).unwrap();
+        assert!(builder.few.is_empty() && builder.many.is_some());
+    }
+
+    #[test]
     fn hashes_that_share_a_block_get_a_larger_filter() {
         // All of these go into the first block, and fill it.
         let hashes: Vec<u64> = (1..200).map(|n: u32| u64::from(n.wrapping_mul(0x9E37_79B9))).collect();
-        check(&build(&hashes, 200, 0.001, 1 << 22, 50), &hashes, 0.001);
+        let built = build(&hashes, 200, 0.001, 1 << 22, 50);
+        check(&built, &hashes, 0.001);
+        assert!(built.filter.num_blocks().is_power_of_two());
         assert_eq!(build(&hashes, 200, 0.001, 64, 50).filter.num_blocks(), 64);
     }
 

@@ -325,3 +325,123 @@ fn check_part(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::types::ArrowPrimitiveType;
+    use arrow_array::{Int64Array, StringArray, UInt64Array};
+
+    use super::*;
+
+    type HalfFloat = <Float16Type as ArrowPrimitiveType>::Native;
+
+    const OPTIONS: ColumnOptions<'_> = ColumnOptions { leaf: None, threads: 1, isa: InstructionSet::PORTABLE };
+
+    fn ints(values: Range<i64>) -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(values))
+    }
+
+    fn texts() -> ArrayRef {
+        Arc::new(StringArray::from(vec!["a", "b"]))
+    }
+
+    fn filter_of(array: &ArrayRef) -> Filter {
+        let mut filter = Filter::empty(1 << 10, None).unwrap();
+        filter.insert(array, OPTIONS).unwrap();
+        filter
+    }
+
+    fn reals(bits: u32, values: &[Option<f32>]) -> ArrayRef {
+        let values = values.iter().copied();
+        match bits {
+            16 => Arc::new(values.map(|value| value.map(HalfFloat::from_f32)).collect::<PrimitiveArray<Float16Type>>()),
+            32 => Arc::new(values.collect::<PrimitiveArray<Float32Type>>()),
+            _ => Arc::new(values.map(|value| value.map(f64::from)).collect::<PrimitiveArray<Float64Type>>()),
+        }
+    }
+
+    fn check(filter: &Filter, array: &ArrayRef) -> Vec<Option<bool>> {
+        filter.check(array, OPTIONS).unwrap().iter().collect()
+    }
+
+    #[test]
+    fn merged_filters_have_the_values_of_both() {
+        let mut merged = filter_of(&ints(0..100));
+        merged.merge(&filter_of(&ints(100..200))).unwrap();
+        assert_eq!(merged.sbbf().bitset(), filter_of(&ints(0..200)).sbbf().bitset());
+        let kind = merged.merge(&filter_of(&texts())).unwrap_err();
+        assert!(matches!(kind.kind(), ErrorKind::MergeType { .. }));
+        let mut empty = filter_of(&ints(0..0));
+        assert_eq!(empty.column(), None);
+        empty.merge(&merged).unwrap();
+        assert_eq!(empty.column(), merged.column());
+    }
+
+    #[test]
+    fn values_of_an_unknown_type_keep_the_type_unknown() {
+        let unknown = || Filter::new(filter_of(&texts()).sbbf().try_clone().unwrap(), None);
+        let int = ColumnType::of(&DataType::Int64).unwrap();
+        let (mut inserted, mut declared, mut merged) = (unknown(), unknown(), filter_of(&ints(0..9)));
+        inserted.insert(&ints(0..9), OPTIONS).unwrap();
+        declared.declare(int).unwrap();
+        merged.merge(&unknown()).unwrap();
+        assert_eq!([inserted.column(), declared.column(), merged.column()], [None; 3]);
+        let folded = merged.folded(2).unwrap();
+        assert!(folded.type_unknown && merged.try_clone().unwrap().type_unknown);
+    }
+
+    #[test]
+    fn a_filter_has_one_declared_type() {
+        let mut filter = Filter::empty(1, None).unwrap();
+        let int = ColumnType::of(&DataType::Int64).unwrap();
+        filter.declare(int).unwrap();
+        filter.declare(int).unwrap();
+        assert_eq!(filter.column(), Some(int));
+        assert!(filter.declare(ColumnType::of(&DataType::Utf8).unwrap()).is_err());
+    }
+
+    #[test]
+    fn zeros_are_looked_up_with_both_signs_and_nans_are_never_excluded() {
+        for bits in [16, 32, 64] {
+            let other_value = filter_of(&reals(bits, &[Some(7.5)]));
+            let probes = reals(bits, &[Some(f32::NAN), Some(0.0), Some(1.5), None]);
+            assert_eq!(check(&other_value, &probes), [Some(true), Some(false), Some(false), None]);
+            for (stored, other) in [(0.0, -0.0), (-0.0, 0.0)] {
+                let filter = filter_of(&reals(bits, &[Some(stored)]));
+                assert_eq!(check(&filter, &reals(bits, &[Some(other), Some(1.5)])), [Some(true), Some(false)]);
+            }
+        }
+        let integers: ArrayRef = Arc::new(UInt64Array::from(vec![0, 1]));
+        assert_eq!(check(&filter_of(&ints(1..2)), &integers), [Some(false), Some(true)]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "many values")]
+    fn threads_do_not_change_the_result() {
+        let many = ColumnOptions { threads: 3, ..OPTIONS };
+        let values = ints(0..500_000);
+        let alone = filter_of(&values);
+        let mut together = Filter::empty(1 << 10, None).unwrap();
+        together.insert(&values, many).unwrap();
+        assert_eq!(together.sbbf().bitset(), alone.sbbf().bitset());
+        let probes = ints(400_000..900_000);
+        assert_eq!(alone.check(&probes, many).unwrap(), alone.check(&probes, OPTIONS).unwrap());
+    }
+
+    #[test]
+    fn only_powers_of_two_fold_filters_whose_size_is_one() {
+        let filter = filter_of(&ints(0..100));
+        let factor = |factor, sizes| filter.fold_factor(factor, 0.01, sizes).map_err(|error| error.kind().clone());
+        assert_eq!(factor(Some(3), Sizes::PowersOfTwo), Err(ErrorKind::FoldNotPowerOfTwo(3)));
+        assert_eq!(factor(Some(4), Sizes::PowersOfTwo), Ok(4));
+        assert_eq!(factor(Some(0), Sizes::PowersOfTwo), Ok(0));
+        assert_eq!(factor(Some(3), Sizes::Any), Ok(3));
+        assert_eq!(
+            factor(None, Sizes::PowersOfTwo),
+            filter.sbbf().fold_factor(0.01, Sizes::PowersOfTwo).map_err(|error| error.kind().clone())
+        );
+        assert!(factor(None, Sizes::PowersOfTwo).unwrap() > 1);
+    }
+}
