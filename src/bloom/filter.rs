@@ -388,6 +388,9 @@ mod tests {
         declared.declare(int).unwrap();
         merged.merge(&unknown()).unwrap();
         assert_eq!([inserted.column(), declared.column(), merged.column()], [None; 3]);
+        let mut empty = Filter::new(Sbbf::new(8).unwrap(), None);
+        empty.insert(&ints(0..9), OPTIONS).unwrap();
+        assert_eq!(empty.column(), Some(int));
         let folded = merged.folded(2).unwrap();
         assert!(folded.type_unknown && merged.try_clone().unwrap().type_unknown);
     }
@@ -422,12 +425,21 @@ mod tests {
     fn threads_do_not_change_the_result() {
         let many = ColumnOptions { threads: 3, ..OPTIONS };
         let values = ints(0..500_000);
-        let alone = filter_of(&values);
-        let mut together = Filter::empty(1 << 10, None).unwrap();
-        together.insert(&values, many).unwrap();
-        assert_eq!(together.sbbf().bitset(), alone.sbbf().bitset());
-        let probes = ints(400_000..900_000);
-        assert_eq!(alone.check(&probes, many).unwrap(), alone.check(&probes, OPTIONS).unwrap());
+        // A filter that is prefetched, and one that is not.
+        for num_blocks in [1 << 16, 1 << 14] {
+            let mut alone = Filter::empty(num_blocks, None).unwrap();
+            let mut together = Filter::empty(num_blocks, None).unwrap();
+            alone.insert(&values, OPTIONS).unwrap();
+            together.insert(&values, many).unwrap();
+            assert_eq!(together.sbbf().bitset(), alone.sbbf().bitset());
+            let expected: Vec<bool> =
+                (400_000..900_000).map(|value| alone.sbbf().may_contain_hash(hash_u64(value))).collect();
+            assert!(expected[..100_000].iter().all(|answer| *answer) && expected.contains(&false));
+            let expected = BooleanArray::from(expected);
+            let probes = ints(400_000..900_000);
+            assert_eq!(alone.check(&probes, OPTIONS).unwrap(), expected);
+            assert_eq!(alone.check(&probes, many).unwrap(), expected);
+        }
     }
 
     #[test]

@@ -128,6 +128,9 @@ mod tests {
         assert!((folded.estimated_fpp() / model - 1.0).abs() < 0.1, "the estimate follows the model");
 
         assert_eq!(Sbbf::from_bitset(&[0xff; 1024]).unwrap().fold_factor(0.01, Sizes::Any), Ok(1));
+        for fpp in [0.0, 1.0, -0.5, f64::NAN] {
+            assert!(big.fold_factor(fpp, Sizes::Any).is_err(), "{fpp}");
+        }
         assert_eq!(Sbbf::new(64).unwrap().fold_factor(0.01, Sizes::Any), Ok(64), "an empty filter folds to one block");
     }
 }

@@ -84,12 +84,15 @@ fn has_nan(leaf: &Leaf) -> Result<bool> {
 mod tests {
     use std::sync::Arc;
 
+    use arrow_array::types::ArrowPrimitiveType;
     use arrow_array::{BinaryArray, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int64Array, NullArray};
-    use arrow_array::{TimestampMicrosecondArray, TimestampNanosecondArray};
+    use arrow_array::{Float16Array, TimestampMicrosecondArray, TimestampNanosecondArray};
 
     use super::*;
     use crate::bloom::{ColumnOptions, Filter, Sbbf};
     use crate::hash::{hash_bytes, hash_u64};
+
+    type HalfFloat = <Float16Type as ArrowPrimitiveType>::Native;
 
     fn probe(array: impl Array + 'static, column: &str) -> Result<Probe> {
         Probe::new(&(Arc::new(array) as ArrayRef), column.parse().unwrap())
@@ -116,6 +119,11 @@ mod tests {
             (probe(Int64Array::from(vec![Some(1), None]), "INT64 integer"), "a null"),
             (probe(NullArray::new(2), "INT64 integer"), "nulls of no type"),
             (probe(Float64Array::from(vec![1.0, f64::NAN]), "DOUBLE real"), "a NaN"),
+            (probe(Float32Array::from(vec![f32::NAN]), "FLOAT real"), "a NaN of 32 bits"),
+            (
+                probe(Float16Array::from_iter_values([HalfFloat::NAN]), "FIXED_LEN_BYTE_ARRAY(2) real"),
+                "a NaN of 16 bits",
+            ),
             (probe(BooleanArray::from(vec![true]), "INT32 integer"), "a boolean"),
             (probe(Int64Array::from(vec![1 << 40]), "INT32 integer"), "too large"),
             (probe(Int64Array::from(vec![1]), "INT64 instant[us]"), "another meaning"),

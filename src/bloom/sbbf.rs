@@ -168,6 +168,7 @@ mod tests {
         let (mut a, mut b) = (Sbbf::new(7).unwrap(), Sbbf::new(7).unwrap());
         a.insert_hash(1);
         b.insert_hash(u64::MAX / 3);
+        assert_ne!(a, b);
         a.merge(&b).unwrap();
         assert!(a.may_contain_hash(1) && a.may_contain_hash(u64::MAX / 3));
         assert!(a.merge(&Sbbf::new(8).unwrap()).is_err());
