@@ -44,7 +44,7 @@ priority = 100
 [[profile.default.overrides]]
 filter = 'test(/^{folder}::/)'
 priority = -100
-slow-timeout = {{ period = "60s", terminate-after = 5 }}
+slow-timeout = {{ period = "60s", terminate-after = 2 }}
 """
 
 
