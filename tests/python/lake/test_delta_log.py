@@ -54,6 +54,19 @@ def test_hostile_bitmaps_do_not_allocate_memory() -> None:
             pass
 
 
+@pytest.mark.parametrize("step", [1, 2])
+def test_bitmaps_with_any_number_of_containers(step: int) -> None:
+    from parsieve.lake.rows import deletion_vectors
+
+    magic = (1681511377).to_bytes(4, "little")
+    for count in range(20):
+        rows = [(number << 16) + low for number in range(count) for low in range(0, 100, step)]
+        bitmap = pyroaring.BitMap64(rows)
+        # This makes runs of consecutive rows.
+        bitmap.run_optimize()
+        assert list(deletion_vectors.positions(magic + bitmap.serialize(), 1 << 21)) == rows
+
+
 def statistics(folder: Path, kind: str, low: Any, high: Any, metadata: dict[str, Any] | None = None) -> tuple[Any, Any]:
     """Return the minimum and maximum that parsieve reads for a column with these statistics in the log."""
     field = {"name": "a", "type": kind, "nullable": True, "metadata": metadata or {}}
@@ -100,6 +113,7 @@ def test_statistics_of_each_type_are_read_safely(tmp_path: Path) -> None:
         ("string", json.dumps("x" * 32), json.dumps("x" * 32), ("x" * 32, "x" * 31 + "y")),
         # Java compares UTF-16 units, so surrogates sort before U+FFFF.
         ("string", json.dumps("a😀"), json.dumps("a\uffff"), ("a", "b")),
+        ("string", json.dumps("a\U00010000"), json.dumps("a\U00010000"), ("a", "b")),
         ("string", '"\\ud83d"', '"\\ud83d"', ("", None)),
         ("date", '"2026-01-01"', '"2026-01-02"', (dt.date(2026, 1, 1), dt.date(2026, 1, 2))),
         ("date", '"1500-01-01"', '"2026-01-02"', (None, dt.date(2026, 1, 2))),
