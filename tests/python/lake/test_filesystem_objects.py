@@ -235,3 +235,14 @@ def test_a_listing_asks_once_about_a_single_object(tmp_path: Path) -> None:
     asked.clear()
     assert [file.relative for file in storage.list()] == ["a.parquet"]
     assert asked == ["/bucket/t/a.parquet"]
+
+
+def test_versions_of_an_object_differ_within_a_second() -> None:
+    """A listing of pyarrow has only the time in seconds and the size."""
+    bucket = {"t/a.parquet": written(7)}
+    with s3_server(bucket) as options:
+        storage = Storage((_s3(options), "bucket/t"))
+        first = storage.version("bucket/t/a.parquet")
+        assert storage.version("bucket/t/a.parquet").proof == first.proof
+        bucket["t/a.parquet"] = written(8)
+        assert storage.version("bucket/t/a.parquet").proof != first.proof

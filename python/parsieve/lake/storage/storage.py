@@ -319,7 +319,7 @@ class Storage:
         if isinstance(self.filesystem, fs.FileSystem) and not isinstance(self.filesystem, fs.PyFileSystem):
             with self.filesystem.open_input_file(path) as file:
                 metadata = file.metadata() or {}
-            return "-".join(str(metadata.get(name, "")) for name in (b"ETag", b"VersionId"))
+            return "-".join(str(metadata.get(name, "")) for name in ("ETag", "VersionId", "generation"))
         return ""
 
     def written(self, path: str) -> Any:
