@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,7 @@ def _polars(orders: pads.Dataset, where: str) -> Any:
         ("small", pa.array([1.5, 2.0])),
         ("small", pa.array([300, 1], pa.int64())),
         ("small", pa.array([1, 256 + 2], pa.int64())),
+        ("small", pa.array([-0.0, 0.5])),
         ("narrow", pa.array([0.5, 2.0**127 * 2])),
         ("at", pa.array([0], pa.date32())),
         ("small", pa.array([1, None], pa.int64())),
@@ -83,6 +85,8 @@ def _polars(orders: pads.Dataset, where: str) -> Any:
         ("real", pa.array([math.nan, 1.5])),
         ("real", pa.array([0, 2], pa.int64())),
         ("narrow", pa.array([0.1])),
+        ("narrow", pa.array([Decimal("0.1")])),
+        ("real", pa.array([Decimal("1.5")])),
         ("at", pa.array([1_000_000, 1_500_000], pa.timestamp("ns"))),
         ("text", pa.array(["a", None], pa.large_string())),
     ],
@@ -94,6 +98,7 @@ def test_lists_of_values_select_the_rows_that_pyarrow_selects(
     files = [
         {"small": [1, 2], "real": [0.0, 1.5], "narrow": [0.1, 0.5], "at": [0, 1]},
         {"small": [44, None], "real": [-0.0, math.nan], "narrow": [0.0, None], "at": [2, None]},
+        {"small": [0, 0], "real": [None, 1.0], "narrow": [None, 1.0], "at": [None, 3]},
     ]
     types = {"small": pa.int8(), "real": pa.float64(), "narrow": pa.float32(), "at": pa.timestamp("ms")}
     types["text"] = pa.string()

@@ -39,6 +39,8 @@ VALUES: list[Any] = [
     *("a", "", "2020-01-01", "2020-01-01 00:00:00+00:00", "\udcff", "a\0b", b"\xff", b"a" * 16, uuid.UUID(int=5)),
     *(dt.date(9999, 12, 31), dt.datetime(1, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.time(1)),
     *(dt.timedelta(1), np.float16(1.5), np.datetime64("NaT"), np.array(1), np.array([1, 2]), [1], {"a": 1}, object()),
+    # Python has no such moment.
+    np.datetime64(2**53, "ms"),
 ]
 OPERATORS = [operator.eq, operator.lt, operator.ge]
 SQL = """NULL|TRUE|1|-1.5|1e3000|0x1|X'1'|X'ff'|'a'|'2020-01-01'|DATE 'x'|TIME 'x'|CAST('x' AS UUID)|INTERVAL 1 DAY

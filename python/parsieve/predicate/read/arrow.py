@@ -205,7 +205,13 @@ def _converts_exactly(values: pa.Array, kind: pa.DataType) -> bool:
     if values.type == kind or pa.types.is_null(values.type):
         return True
     try:
-        back = values.cast(kind).cast(values.type, safe=False)
+        converted = values.cast(kind)
+        if pa.types.is_decimal(values.type) and pa.types.is_floating(kind):
+            # The way back would round to the same decimal. In the typed form, a decimal means the nearest double.
+            return bool(
+                converted.to_pylist() == [None if value is None else float(value) for value in values.to_pylist()]
+            )
+        back = converted.cast(values.type, safe=False)
     except pa.ArrowException:
         return True
     try:
@@ -348,8 +354,10 @@ class _Reader:
             raise NotUnderstoodError(f"pyarrow converts some of the values to {kind}, which changes them")
         values = [scalar_value(value) for value in value_set]
         is_member = self._build.contains(operand, [value for value in values if value is not None])
-        if self._filtered_again and pa.types.is_floating(kind) and _has_zero_or_nan(value_set):
+        has_floats = any(map(pa.types.is_floating, (kind, value_set.type)))
+        if self._filtered_again and has_floats and _has_zero_or_nan(value_set):
             # pyarrow's `is_in` distinguishes the two zeros and some NaN, so its negation may be true for one of them.
+            # It converts a column of integers to floats if the list has a fraction.
             is_member = all_of(is_member, make_unknown(str(is_member), "pyarrow distinguishes zeros and NaN"))
         null = IsNull(operand.column)
         # The options 0 to 3 are MATCH, SKIP, EMIT_NULL and INCONCLUSIVE. With MATCH and SKIP the result is never null.
@@ -466,3 +474,6 @@ def _printed(value: pc.Expression | pa.Scalar) -> str:
         return str(value)
     except UnicodeDecodeError:
         return "a text that is not valid UTF-8"
+    except (OverflowError, ValueError):
+        # Python cannot hold such a time, but Arrow can print it.
+        return str(pc.scalar(value))
