@@ -97,9 +97,11 @@ def test_a_filter_is_checked_when_it_is_added(ours: Any) -> None:
         ours.filter(pc.field("nothing") == 1)
 
 
-def test_columns_that_pyarrow_computes_are_refused(ours: Any) -> None:
-    with pytest.raises(ps.UnsupportedError, match="has no column __filename"):
-        ours.to_table(columns=["id", "__filename"])
+def test_columns_that_pyarrow_computes_are_refused(ours: Any, folder: Path) -> None:
+    planned = ps.open_table(folder).plan("id > 5").to_dataset()
+    for dataset in (ours, planned):
+        with pytest.raises(ps.UnsupportedError, match="has no column __filename"):
+            dataset.to_table(columns=["id", "__filename"])
     with pytest.raises(pa.ArrowInvalid, match="No match for FieldRef"):
         ours.to_table(filter=pc.field("__filename").is_valid())
 

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
-from parsieve._core import UnsupportedError
 from parsieve.integrations.live_table import LiveTable
 from parsieve.lake.base import Snapshot
-from parsieve.lake.rows.arrow_scan import RESERVED
+from parsieve.lake.rows.arrow_scan import refuse_added_columns
 from parsieve.lake.rows.checked_files import request_of
 from parsieve.lake.rows.columns import no_rows
 from parsieve.plan.plan import Plan
@@ -42,8 +41,7 @@ class Scan:
         filter = pads.Dataset._scanner_options(empty, {"filter": filter})["filter"]
         # pyarrow checks the arguments, also the options that have no effect here.
         empty.scanner(columns=columns, filter=filter, **options)
-        for name in RESERVED.intersection([] if isinstance(columns, dict) else columns or []):
-            raise UnsupportedError(f"the table has no column {name}")
+        refuse_added_columns(columns)
         threads = None if options.get("use_threads", True) else 1
         return cls(schema, columns, filter, options.get("batch_size"), threads)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -82,6 +82,12 @@ def refuse_reserved_names(schema: pa.Schema) -> None:
                 f"datasets of pyarrow cannot have a column {name}, since their scans add one; rename the column, or "
                 "use plan with to_arrow, to_polars or to_duckdb"
             )
+
+
+def refuse_added_columns(columns: Sequence[str] | Mapping[str, object] | None) -> None:
+    """Raise `UnsupportedError` for columns that pyarrow's scans add. Their values would be wrong or missing here."""
+    for name in RESERVED.intersection(() if columns is None or isinstance(columns, Mapping) else columns):
+        raise UnsupportedError(f"the table has no column {name}")
 
 
 def guarantee(constants: Mapping[str, object]) -> pc.Expression:

@@ -28,6 +28,7 @@ from parsieve.lake.rows.arrow_scan import (
     has_reserved_names,
     may_lose_rows,
     mismatch,
+    refuse_added_columns,
     without_dictionaries,
 )
 from parsieve.lake.rows.file_rows import FileRows, check_complete, foreign
@@ -179,7 +180,9 @@ class CheckedFiles:
         if has_reserved_names(self.schema):
             return pa.schema([self.schema.field(name) for name in request.columns])
         empty = pads.FileSystemDataset([], self.schema, pads.ParquetFileFormat(), fs.LocalFileSystem())
-        return empty.scanner(columns=request.columns, filter=request.filter, **request.options).projected_schema
+        scanner = empty.scanner(columns=request.columns, filter=request.filter, **request.options)
+        refuse_added_columns(request.columns)
+        return scanner.projected_schema
 
     def batches(self, request: Request, hold: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield the rows. With `hold`, files of any size are read again if they change during the read."""
