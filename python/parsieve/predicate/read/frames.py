@@ -89,9 +89,10 @@ class _Reader:
         build = self._build
         match node:
             case {"BinaryExpr": {"left": left, "op": op, "right": right}} if op in _COMPARISONS:
+                compared = _COMPARISONS[op]
                 if _has_column(left):
-                    return build.compare(self.operand(left), _COMPARISONS[op], self.value(right))
-                return build.compare(self.operand(right), MIRRORED[_COMPARISONS[op]], self.value(left))
+                    return build.compare(self.operand(left), compared, self.value(right, compared))
+                return build.compare(self.operand(right), MIRRORED[compared], self.value(left, compared))
             case {"BinaryExpr": {"left": left, "op": "EqValidity" | "NotEqValidity" as op, "right": right}}:
                 same = self._same(self.operand(left), self.value(right))
                 return same if op == "EqValidity" else Not(same)
@@ -112,7 +113,10 @@ class _Reader:
                 below: Operator = "<=" if closed in ("Both", "Right") else "<"
                 operand = self.operand(inner)
                 return And(
-                    (build.compare(operand, above, self.value(low)), build.compare(operand, below, self.value(high)))
+                    (
+                        build.compare(operand, above, self.value(low, above)),
+                        build.compare(operand, below, self.value(high, below)),
+                    )
                 )
             case {"Function": {"input": [inner, prefix], "function": {"StringExpr": "StartsWith"}}}:
                 return build.starts_with(self.operand(inner), self.value(prefix))
@@ -205,10 +209,12 @@ class _Reader:
                 return expressions.operand("cast", operand.column) if is_text(operand.column.value_type) else None
         return None
 
-    def value(self, node: Any) -> Any:
+    def value(self, node: Any, op: Operator = "=") -> Any:
         values = _evaluate(node)
         if len(values) != 1:
             raise NotUnderstoodError("only comparisons with a single value are supported")
+        if op not in ("=", "!=") and pa.types.is_dictionary(values.type):
+            raise NotUnderstoodError("Polars compares an Enum by the order of its categories; compare with a string")
         return scalar_value(values[0])
 
 

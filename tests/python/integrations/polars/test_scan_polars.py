@@ -144,6 +144,17 @@ def test_a_frame_can_be_serialized(folder: Path) -> None:
     assert pickle.loads(pickle.dumps(frame)).collect().rows() == [(42, "n42", 0)]
 
 
+def test_an_enum_has_the_order_of_its_categories(tmp_path: Path) -> None:
+    sizes = ["small", "medium", "large"]
+    for number, size in enumerate(sizes):
+        pq.write_table(pa.table({"size": [size]}), tmp_path / f"{number}.parquet")
+    medium, large = (pl.lit(size, dtype=pl.Enum(sizes)) for size in sizes[1:])
+    size = pl.col("size")
+    for condition in (size < large, large > size, size.is_between(medium, large), size == medium, size != large):
+        expected = pl.scan_parquet(tmp_path).filter(condition).collect()
+        assert ps.scan_polars(tmp_path).filter(condition).collect().equals(expected)
+
+
 def test_a_decimal_of_76_digits_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"wide": pa.array([None], pa.decimal256(60, 2))}), tmp_path / "a.parquet")
     with pytest.raises(ps.UnsupportedError, match="column wide"):
