@@ -179,8 +179,7 @@ class Rows(Matches):
         scan = self.dataset()
         # pyarrow cannot find a column without a name in a dataset.
         if scan is not None and self._slices and "" not in schema.names:
-            # Polars passes its filters on to pyarrow, whose comparisons never match NaN.
-            return frame_of_dataset(scan) if _has(schema, pa.types.is_floating) else pl.scan_pyarrow_dataset(scan)
+            return frame_of_dataset(scan)
         return pl.LazyFrame(pl.from_arrow(self.reader(None, hold=True).read_all()))
 
     def duckdb(self, con: Any) -> Any:

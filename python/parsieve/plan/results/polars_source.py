@@ -22,6 +22,8 @@ from parsieve.lake.rows.arrow_scan import has_misleading_statistics
 from parsieve.lake.rows.checked_files import CheckedFiles, OpenFile, Request
 from parsieve.lake.rows.columns import no_rows
 from parsieve.predicate.expr import columns
+from parsieve.predicate.normalize import understood_part, without_element_tests
+from parsieve.predicate.parse import parse
 from parsieve.predicate.render import to_polars, to_pyarrow
 
 if TYPE_CHECKING:
@@ -121,12 +123,22 @@ class _DatasetSource:
         # A batch without columns has no number of rows.
         needed = list(dict.fromkeys([*columns, *roots])) or self.dataset.schema.names
         missing = n_rows
-        for batch in self.dataset.to_batches(columns=needed):
+        for batch in self._batches(needed, predicate if n_rows is None else None):
             frame = pl.DataFrame(pl.from_arrow(batch if missing is None else batch.slice(0, missing)))
             missing = None if missing is None else missing - frame.height
             yield columns_of(frame if predicate is None else frame.filter(predicate), columns)
             if missing is not None and missing <= 0:
                 return
+
+    def _batches(self, names: list[str], predicate: pl.Expr | None) -> Iterator[pa.RecordBatch]:
+        """Return some columns of the rows that may match, so that pyarrow skips row groups.
+
+        Polars' own translation for pyarrow fails for some conditions, and has another meaning for null in others.
+        """
+        if predicate is None or not isinstance(self.dataset, pads.Dataset):
+            return self.dataset.to_batches(columns=names)
+        certain = without_element_tests(understood_part(parse(predicate, self.dataset.schema)))
+        return self.dataset.to_batches(columns=names, filter=to_pyarrow(certain))
 
 
 def _scan(sources: Sequence[Any], schema: pl.Schema, use_statistics: bool) -> pl.LazyFrame:

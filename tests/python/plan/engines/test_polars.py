@@ -178,3 +178,25 @@ def test_polars_does_not_have_every_nested_decimal(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1], "nested": nested}), tmp_path / "a.parquet")
     with pytest.raises(ps.UnsupportedError, match="Polars has no decimals of more than 38 digits"):
         ps.open_table(tmp_path).plan("id = 1").to_polars()
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        pl.col("big") < pl.lit(127, dtype=pl.UInt8),
+        ~pl.col("text").is_in([]),
+        pl.lit(None, dtype=pl.Boolean),
+        pl.col("part") == 1,
+        pl.col("text").str.starts_with("a") & (pl.col("big") % 2 == 1),
+    ],
+    ids=str,
+)
+def test_filters_mean_the_same_for_partitioned_tables(tmp_path: Path, condition: pl.Expr) -> None:
+    """Polars does not read these files itself, because the column `part` is in their paths only."""
+    for part in (1, 2):
+        (tmp_path / f"part={part}").mkdir()
+        rows = {"big": pa.array([part, 2**64 - part], pa.uint64()), "text": ["abc"[part], None]}
+        pq.write_table(pa.table(rows), tmp_path / f"part={part}" / "a.parquet")
+    plan = ps.open_table(tmp_path).plan()
+    expected = pl.from_arrow(plan.to_arrow()).filter(condition)  # type: ignore[union-attr]
+    assert plan.to_polars().filter(condition).collect().equals(expected)
