@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from parsieve._core import UnsupportedError
 from parsieve.integrations.live_table import LiveTable
-from parsieve.integrations.polars.predicates import without_dynamic_parts
 from parsieve.lake.base import Snapshot
 from parsieve.lake.rows.columns import no_rows
 from parsieve.lake.rows.fields import refuse_nul
 from parsieve.plan.order.any_rows import AnyRows
+from parsieve.plan.results.polars_predicates import without_dynamic_parts
 from parsieve.plan.results.polars_source import check_time_zones, columns_of, frame_of_source
 from parsieve.predicate.column_names import column_name
 

@@ -21,6 +21,7 @@ from parsieve._core import FormatError, UnsupportedError
 from parsieve.lake.rows.arrow_scan import has_misleading_statistics
 from parsieve.lake.rows.checked_files import CheckedFiles, OpenFile, Request
 from parsieve.lake.rows.columns import no_rows
+from parsieve.plan.results.polars_predicates import without_dynamic_parts
 from parsieve.predicate.expr import columns
 from parsieve.predicate.normalize import understood_part, without_element_tests
 from parsieve.predicate.parse import parse
@@ -118,6 +119,7 @@ class _DatasetSource:
         self, with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
         """Yield the rows that Polars requests. It counts `n_rows` before it applies the predicate."""
+        predicate = None if predicate is None else without_dynamic_parts(predicate)
         columns = self.dataset.schema.names if with_columns is None else with_columns
         roots = [] if predicate is None else predicate.meta.root_names()
         # A batch without columns has no number of rows.
@@ -161,6 +163,7 @@ class _Source:
         self, with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
         """Yield the rows that Polars requests. It counts `n_rows` before it applies the predicate."""
+        predicate = None if predicate is None else without_dynamic_parts(predicate)
         columns = self.files.schema.names if with_columns is None else with_columns
         missing = n_rows
         for window in self.files.windows(hold=False):
