@@ -133,14 +133,15 @@ class _DatasetSource:
                 return
 
     def _batches(self, names: list[str], predicate: pl.Expr | None) -> Iterator[pa.RecordBatch]:
-        """Return some columns of the rows that may match, so that pyarrow skips row groups.
+        """Yield some columns of the rows that may match, so that pyarrow skips row groups.
 
         Polars' own translation for pyarrow fails for some conditions, and has another meaning for null in others.
         """
-        if predicate is None or not isinstance(self.dataset, pads.Dataset):
-            return self.dataset.to_batches(columns=names)
-        certain = without_element_tests(understood_part(parse(predicate, self.dataset.schema)))
-        return self.dataset.to_batches(columns=names, filter=to_pyarrow(certain))
+        options = {}
+        if predicate is not None and isinstance(self.dataset, pads.Dataset):
+            understood = understood_part(parse(predicate, self.dataset.schema))
+            options["filter"] = to_pyarrow(without_element_tests(understood))
+        yield from self.dataset.to_batches(columns=names, **options)
 
 
 def _scan(sources: Sequence[Any], schema: pl.Schema, use_statistics: bool) -> pl.LazyFrame:

@@ -146,9 +146,9 @@ def test_a_frame_can_be_serialized(folder: Path) -> None:
 
 def test_an_enum_has_the_order_of_its_categories(tmp_path: Path) -> None:
     sizes = ["small", "medium", "large"]
-    for number, size in enumerate(sizes):
-        pq.write_table(pa.table({"size": [size]}), tmp_path / f"{number}.parquet")
-    medium, large = (pl.lit(size, dtype=pl.Enum(sizes)) for size in sizes[1:])
+    for number, name in enumerate(sizes):
+        pq.write_table(pa.table({"size": [name]}), tmp_path / f"{number}.parquet")
+    medium, large = (pl.lit(name, dtype=pl.Enum(sizes)) for name in sizes[1:])
     size = pl.col("size")
     for condition in (size < large, large > size, size.is_between(medium, large), size == medium, size != large):
         expected = pl.scan_parquet(tmp_path).filter(condition).collect()

@@ -198,5 +198,5 @@ def test_filters_mean_the_same_for_partitioned_tables(tmp_path: Path, condition:
         rows = {"big": pa.array([part, 2**64 - part], pa.uint64()), "text": ["abc"[part], None]}
         pq.write_table(pa.table(rows), tmp_path / f"part={part}" / "a.parquet")
     plan = ps.open_table(tmp_path).plan()
-    expected = pl.from_arrow(plan.to_arrow()).filter(condition)  # type: ignore[union-attr]
+    expected = pl.DataFrame(pl.from_arrow(plan.to_arrow())).filter(condition)
     assert plan.to_polars().filter(condition).collect().equals(expected)
