@@ -20,6 +20,7 @@ from support.models.lake_truth import path_in_base
 import parsieve as ps
 from parsieve.lake import Snapshot, open_lake
 from parsieve.lake.folder.table import ParquetDir
+from parsieve.lake.rows.columns import BY_NAME, conform
 
 
 @pytest.mark.parametrize(
@@ -299,3 +300,17 @@ def test_folders_whose_names_are_not_utf_8_are_rejected(tmp_path: Path) -> None:
     for table in (tmp_path, folder, folder / "0.parquet"):
         with pytest.raises(ps.UnsupportedError, match=r"name is not UTF-8.*rename it"):
             ps.open_table(table).plan("v = 1")
+
+
+@pytest.mark.parametrize(
+    ("values", "kinds"),
+    [
+        ([True], [pa.string(), pa.binary(), pa.int64()]),
+        (["x"], [pa.binary(), pa.bool_()]),
+        ([b"x"], [pa.bool_(), pa.int64()]),
+    ],
+)
+def test_booleans_texts_and_bytes_are_not_converted_to_each_other(values: list[Any], kinds: list[pa.DataType]) -> None:
+    for kind in kinds:
+        with pytest.raises(ps.UnsupportedError):
+            conform(pa.array(values), kind, BY_NAME)

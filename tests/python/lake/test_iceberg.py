@@ -292,6 +292,7 @@ def test_bounds_of_each_type_are_decoded_safely() -> None:
     assert both(struct.pack("<i", -200_000), pa.date32()) == (None, None)
     assert both(b"\xff\x85", pa.decimal128(5, 2)) == (Decimal("-1.23"), Decimal("-1.23"))
     assert both(b"", pa.decimal128(5, 2)) == (None, None)
+    assert both((1000).to_bytes(2, "big"), pa.decimal128(3, 2)) == (None, None)
     assert both(b"abc", pa.string()) == ("abc", "abc")
     assert both(b"x" * 15 + b"y", pa.string()) == ("x" * 15 + "y", "x" * 15 + "z")
     assert both(b"\xff", pa.string()) == (None, None)
