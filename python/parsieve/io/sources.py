@@ -13,10 +13,12 @@ import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from parsieve._core import ParsieveError, UnsupportedError
 from parsieve.errors import ConflictError
 from parsieve.io import in_place
 from parsieve.io.fd import BINARY, version_token
@@ -189,16 +191,27 @@ class _Fsspec(_Remote):
     written: Any = None
 
     def size(self) -> int:
-        info = self._filesystem.info(self._path)
-        self._version = tagged(info["size"], next((info[name] for name in ETAGS if info.get(name)), None))
+        with any_os_errors(self._path):
+            info = self._filesystem.info(self._path)
+        size = size_of(info, self._path)
+        self._version = tagged(size, next((info[name] for name in ETAGS if info.get(name)), None))
         self.written = written_at(info)
-        return int(info["size"])
+        return size
 
     def version(self) -> str:
         return self._version
 
     def read(self, start: int, end: int) -> Bytes:
-        data: bytes = self._filesystem.cat_file(self._path, start=start, end=end)
+        with any_os_errors(self._path):
+            data: bytes = self._filesystem.cat_file(self._path, start=start, end=end)
+        if len(data) > end - start:
+            # The first bytes of the file would be taken for those of the range.
+            raise OSError(
+                errno.EIO,
+                f"the server ignores range requests (it sent {len(data)} bytes instead of {end - start}); download the "
+                "file first",
+                self._path,
+            )
         return data
 
 
@@ -295,6 +308,24 @@ class _ObstoreVersion(_Remote):
             raise _other_version(self._path)
         self._tag = tag
         return data
+
+
+@contextmanager
+def any_os_errors(where: object) -> Iterator[None]:
+    """Raise the errors of any library as `OSError`. A filesystem of fsspec may raise any exception."""
+    try:
+        yield
+    except (OSError, ParsieveError):
+        raise
+    except Exception as error:
+        raise OSError(errno.EIO, f"{where}: {type(error).__name__}: {error}") from error
+
+
+def size_of(info: Mapping[str, Any], path: str) -> int:
+    """Return the size of a file, as a filesystem of fsspec reports it. Some HTTP servers do not state it."""
+    if info["size"] is None:
+        raise UnsupportedError(f"the server does not state the size of {path}; download the file first")
+    return int(info["size"])
 
 
 def written_at(info: Mapping[str, Any]) -> Any:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from support.ids import short_repr
 
 import parsieve as ps
@@ -255,6 +256,53 @@ def test_a_source_that_ends_too_early_is_an_error() -> None:
 
     with pytest.raises(OSError, match="unexpected end of the source: no bytes at"):
         ps.open_filters(Ends(SMALL))
+
+
+class Server(MemoryFileSystem):
+    """A filesystem of fsspec with the faults of an HTTP server."""
+
+    cachable = False
+    fault = ""
+
+    def info(self, path: str, **options: Any) -> dict[str, Any]:
+        found: dict[str, Any] = super().info(path, **options)
+        return {**found, "size": None} if self.fault == "no size" else found
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
+        if self.fault == "own error":
+            # The errors of aiohttp, for example, are no OSError.
+            raise LookupError("500, message='Internal Server Error'")
+        data: bytes = super().cat_file(path, *((None, None) if self.fault == "no ranges" else (start, end)), **options)
+        return data
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "message"),
+    [
+        ("no ranges", OSError, r"the server ignores range requests \(it sent \d+ bytes instead of \d+\)"),
+        ("own error", OSError, "/served.parquet: LookupError: 500, message='Internal Server Error'"),
+        ("no size", ps.UnsupportedError, "the server does not state the size of /served.parquet"),
+    ],
+)
+def test_faults_of_servers_are_errors(fault: str, error: type[Exception], message: str) -> None:
+    """A range that a server ignores would give the first bytes of the file, and a wrong "no"."""
+    server, data = Server(), make(200_000, row_groups=1)
+    server.pipe_file("/served.parquet", data)
+    try:
+        with ps.open_filters((server, "/served.parquet")) as filters:
+            assert filters.might_contain({"id": 5}) == [True]
+            if fault != "no size":
+                server.fault = fault
+                with pytest.raises(error, match=message):
+                    filters.might_contain({"id": 77_777})
+        server.fault = fault
+        with pytest.raises(error, match=message):
+            ps.open_filters((server, "/served.parquet"))
+        if fault == "no size":
+            with pytest.raises(error, match=message):
+                ps.open_table((server, "/served.parquet")).plan("id = 5")
+    finally:
+        server.rm("/served.parquet")
 
 
 def test_threads_share_the_filters_of_a_file() -> None:

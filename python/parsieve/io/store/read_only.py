@@ -6,13 +6,12 @@ It is read-only, because these filesystems cannot write a file on the condition 
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
-from parsieve._core import ParsieveError, UnsupportedError
+from parsieve._core import UnsupportedError
 from parsieve.io.remote_speed import remote_speed
-from parsieve.io.sources import open_source
+from parsieve.io.sources import any_os_errors, open_source
 from parsieve.io.store.base import Data, Store, Stored
 
 
@@ -42,22 +41,12 @@ class MountedStore(Store):
         return self._name
 
     def _get(self, name: str) -> bytes:
-        with self._os_errors(), contextlib.closing(open_source((self._filesystem, f"{self._root}/{name}"))) as source:
+        with any_os_errors(self), contextlib.closing(open_source((self._filesystem, f"{self._root}/{name}"))) as source:
             return bytes(source.read(0, source.size()))
 
     def _get_range(self, name: str, start: int, end: int) -> bytes:
-        with self._os_errors(), contextlib.closing(open_source((self._filesystem, f"{self._root}/{name}"))) as source:
+        with any_os_errors(self), contextlib.closing(open_source((self._filesystem, f"{self._root}/{name}"))) as source:
             return bytes(source.read(start, end))
-
-    @contextlib.contextmanager
-    def _os_errors(self) -> Iterator[None]:
-        """Raise the errors of any library as `OSError`. A filesystem of fsspec may raise any exception."""
-        try:
-            yield
-        except (OSError, ParsieveError):
-            raise
-        except Exception as error:
-            raise OSError(errno.EIO, f"{self}: {type(error).__name__}: {error}") from error
 
     def _by_pyarrow(self, base: str) -> Iterator[_File]:
         from pyarrow import fs
@@ -83,7 +72,7 @@ class MountedStore(Store):
         """Return the files of a folder."""
         base = f"{self._root}/{folder}"
         files = self._by_pyarrow(base) if hasattr(self._filesystem, "get_file_info") else self._by_fsspec(base)
-        with self._os_errors():
+        with any_os_errors(self):
             stored = sorted(Stored(f"{folder}/{path.rpartition('/')[2]}", size, when) for path, size, when in files)
         self._count(0)
         return stored

@@ -12,7 +12,7 @@ from pyarrow import fs
 from parsieve._core import UnsupportedError
 from parsieve.io.names import is_ignored
 from parsieve.io.object_store import os_errors
-from parsieve.io.sources import ETAGS
+from parsieve.io.sources import ETAGS, size_of
 from parsieve.lake.storage.listing import NEVER, ListedFile, token_of
 
 # Stores use their own clocks for timestamps, which may differ from the local clock.
@@ -193,7 +193,8 @@ def _file_info(filesystem: Any, path: str) -> Mapping[str, Any] | None:
 
 def _of_fsspec(info: Mapping[str, Any], relative: str, path: str, now: int) -> ListedFile:
     changed = next((info[name] for name in ("mtime", "LastModified", "last_modified") if info.get(name)), None)
-    return ListedFile(relative, path, info["size"], *_etag_token(info.get, info["size"], changed, now))
+    size = size_of(info, path)
+    return ListedFile(relative, path, size, *_etag_token(info.get, size, changed, now))
 
 
 def _list_obstore(store: Any, root: str, now: int) -> Iterator[ListedFile]:
