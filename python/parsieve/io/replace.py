@@ -269,6 +269,10 @@ def _copy_metadata(source: Path, state: os.stat_result, temporary: Path, new: in
     if that is impossible, because the old file is too young or the filesystem's clock is too coarse.
     """
     mode = _copy_owner(state, new)
+    if hasattr(os, "removexattr"):
+        # The folder may give new files an access control list, which the old file need not have.
+        with contextlib.suppress(OSError):
+            os.removexattr(temporary, "system.posix_acl_access")
     with contextlib.suppress(OSError):
         if mode == stat.S_IMODE(state.st_mode):
             shutil.copystat(source, temporary)

@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -197,6 +198,32 @@ def test_the_new_file_has_the_old_mode_and_new_timestamps(path: Path) -> None:
     assert stat.S_IMODE(state.st_mode) == 0o640
     assert state.st_mtime > 1e9
     assert (state.st_uid, state.st_gid) == owner
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these attributes")
+@pytest.mark.parametrize("has_list", [False, True])
+def test_the_new_file_has_the_access_control_list_of_the_old_one(path: Path, has_list: bool) -> None:
+    """A default list of the folder applies to new files only."""
+
+    def acl(user: int) -> bytes:
+        """Encode a list that lets one more user read."""
+        anyone = 0xFFFFFFFF
+        entries = [(1, 6, anyone), (2, 4, user), (4, 4, anyone), (16, 4, anyone), (32, 0, anyone)]
+        return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+    path.chmod(0o640)
+    try:
+        os.setxattr(path.parent, "system.posix_acl_default", acl(12_345))
+        if has_list:
+            os.setxattr(path, "system.posix_acl_access", acl(54_321))
+    except OSError:
+        pytest.skip("the filesystem has no access control lists")
+    ps.add_filters(path, columns="id")
+    if has_list:
+        assert os.getxattr(path, "system.posix_acl_access") == acl(54_321)
+    else:
+        assert "system.posix_acl_access" not in os.listxattr(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
 def test_symbolic_links_are_followed_and_hard_links_are_refused(path: Path) -> None:
