@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from obstore.store import MemoryStore
 from support.places import index_of
+from support.s3_server import s3_server
 
 import parsieve as ps
 from parsieve.index import TableIndex
@@ -359,3 +360,14 @@ def test_no_index_is_written_into_a_folder_of_an_object_store() -> None:
         assert "such as" in problem_with(storage, open_store(uri, {"aws_region": "nowhere"}))
     for uri in ("s3://bucket/shop/_idx", "s3://bucket/shop2", "s3://other/shop/idx"):
         assert problem_with(storage, open_store(uri, {"aws_region": "nowhere"})) == ""
+
+
+def test_a_store_without_conditional_puts_is_refused(tmp_path: Path) -> None:
+    """Two writers could overwrite each other's versions."""
+    pq.write_table(pa.table({"k": [1, 2]}), tmp_path / "a.parquet")
+    bucket = {"lake/t/a.parquet": (tmp_path / "a.parquet").read_bytes()}
+    with s3_server(bucket) as options:
+        table = ps.open_table("s3://bucket/lake/t", storage_options={**options, "aws_conditional_put": "disabled"})
+        with pytest.raises(ps.UnsupportedError, match="so two writers could overwrite each other; allow conditional"):
+            table.build_index("k")
+    assert list(bucket) == ["lake/t/a.parquet"], "the files of the failed build are removed"

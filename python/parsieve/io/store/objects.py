@@ -65,14 +65,20 @@ class ObjectStore(Store):
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Write a file unless its name is taken."""
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
+        from obstore.exceptions import AlreadyExistsError, NotSupportedError, PreconditionError
 
         try:
             self._obstore.put(self._store, self._prefix + name, data, mode="create", use_multipart=False)
         except (AlreadyExistsError, PreconditionError):
             return False
+        except (NotImplementedError, NotSupportedError) as error:
+            raise UnsupportedError(
+                f"{self}: the store cannot create a file only if it does not exist, so two writers could overwrite each "
+                "other; allow conditional puts in its options, or store the index elsewhere, with index_location=PLACE"
+            ) from error
         except Exception as error:
-            raise OSError(f"{self}/{name}: the write failed, but may have reached the store: {error}") from error
+            reason = str(error).partition("\n")[0]
+            raise OSError(f"{self}/{name}: the write failed, but may have reached the store: {reason}") from error
         return True
 
     def list(self, folder: str) -> list[Stored]:
