@@ -1,5 +1,6 @@
 """Files changed in place: filters, hard links, and journals of interrupted changes."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -62,7 +63,7 @@ def test_a_rewrite_without_changes_writes_nothing(path: Path) -> None:
         ps.add_filters(path, path.with_name("dest"), in_place=True)
 
 
-@pytest.mark.parametrize("opener", ["open", "add", "drop", "check", "in place"])
+@pytest.mark.parametrize("opener", ["open", "add", "drop", "check", "in place", "plan"])
 def test_every_function_that_opens_a_file_undoes_an_interrupted_change(path: Path, opener: str) -> None:
     # Writes: the journal, and the filters and the footer in pieces.
     old, half = interrupted(path, "write", 4)
@@ -73,14 +74,38 @@ def test_every_function_that_opens_a_file_undoes_an_interrupted_change(path: Pat
         assert ps.open_filters(path).ranges() == []
     elif opener == "check":
         assert ps.check_filters(path) == []
+    elif opener == "plan":
+        assert ps.open_table(path.parent).plan("id = 5").to_arrow().num_rows == 1
     elif opener == "drop":
         assert not ps.drop_filters(path).written
     else:
         ps.add_filters(path, columns="id", in_place=opener == "in place")
         assert len(ps.open_filters(path).ranges()) == 3
-    if opener in ("open", "check", "drop"):
+    if opener in ("open", "check", "drop", "plan"):
         assert path.read_bytes() == old
     assert not in_place.journal_path(path).exists()
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
+def test_a_user_who_cannot_write_is_told_of_the_interrupted_change(
+    path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The filesystem may be mounted read-only."""
+    interrupted(path, "write", 4)
+
+    class ReadOnly:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(os, name)
+
+        def open(self, target: Any, flags: int) -> int:
+            if flags & os.O_RDWR:
+                raise OSError(code, os.strerror(code), str(target))
+            return os.open(target, flags)
+
+    patch_os(monkeypatch, ReadOnly())
+    for read in (ps.open_filters, lambda place: ps.open_table(place).plan()):
+        with pytest.raises(ps.ConflictError, match=rf"was interrupted .*cannot write .*\({os.strerror(code)}\)"):
+            read(path)
 
 
 def test_a_complete_change_is_not_undone(path: Path) -> None:

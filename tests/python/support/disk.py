@@ -14,7 +14,7 @@ from parsieve.io.in_place import change as in_place_change
 from parsieve.io.in_place import first_format, journal
 
 # Functions of `os` that change neither contents nor names. Any other function that is not recorded fails the test.
-HARMLESS = "fstat stat lstat read fchown chmod utime path fspath fsdecode strerror".split()
+HARMLESS = "fstat stat lstat read fchown chmod removexattr utime path fspath fsdecode strerror".split()
 CONSTANTS = "O_RDONLY O_RDWR O_CREAT O_EXCL SEEK_SET SEEK_END name O_BINARY".split()
 
 

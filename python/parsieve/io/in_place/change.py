@@ -16,6 +16,7 @@ bytes that the journal proves to be a part of the change are removed or wiped.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -154,10 +155,12 @@ def recover(path: str | os.PathLike[str]) -> None:
         target = Path(os.path.realpath(path))
         try:
             fd = os.open(target, os.O_RDWR | BINARY)
-        except PermissionError:
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
             raise ConflictError(
-                f"a change of {target} was interrupted or is under way (see {journal_path(target).name}), and you have "
-                "no permission to write to the file; wait, or open it once as a user who may write"
+                f"a change of {target} was interrupted or is under way (see {journal_path(target).name}), and you "
+                f"cannot write to the file ({error.strerror}); wait, or open it once where and as a user who can write"
             ) from None
         try:
             descriptors.lock(target, fd)

@@ -73,8 +73,9 @@ class ObjectStore(Store):
             return False
         except (NotImplementedError, NotSupportedError) as error:
             raise UnsupportedError(
-                f"{self}: the store cannot create a file only if it does not exist, so two writers could overwrite each "
-                "other; allow conditional puts in its options, or store the index elsewhere, with index_location=PLACE"
+                f"{self}: the store cannot create a file only if it does not exist, so two writers could overwrite "
+                "each other; allow conditional puts in its options, or store the index elsewhere, with "
+                "index_location=PLACE"
             ) from error
         except Exception as error:
             reason = str(error).partition("\n")[0]

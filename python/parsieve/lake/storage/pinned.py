@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from parsieve._core import ParsieveError
 from parsieve.errors import ConflictError
+from parsieve.io import in_place
 from parsieve.io.names import refuse_special
 from parsieve.io.sources import open_source
 from parsieve.lake.storage.listing import COARSE_NS, TICK_NS
@@ -78,6 +79,7 @@ class Pinned:
     def _pin(self) -> None:
         for _ in range(100):
             refuse_special(self._path)
+            in_place.recover(self._path)
             descriptor = os.open(self._path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
             close = weakref.finalize(self, os.close, descriptor)
             # pyarrow opens the file again, so that it can read without Python's GIL. It keeps the size of the file from

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from parsieve._core import FormatError, UnsupportedError
-from parsieve.io import index_location
+from parsieve.io import in_place, index_location
 from parsieve.io.names import NO_FILE, is_link_to_parent, refuse_special
 from parsieve.io.object_store import store_at
 from parsieve.io.sources import Source, filesystem_of, local_path, open_source, open_version, written_at
@@ -204,6 +204,7 @@ class Storage:
             raise FormatError(f"{path!r} contains a null character, so it is not the path of a file")
         if self.is_local:
             refuse_special(path)
+            in_place.recover(path)
         filesystem = self.arrow()
         if filesystem is not None:
             return filesystem.open_input_file(path)
