@@ -238,6 +238,17 @@ def test_a_notice_of_a_killed_collector_counts_until_it_is_old(tmp_path: Path) -
     assert_complete_and_correct(index, lake)
 
 
+def test_the_unfinished_notice_of_a_killed_collector_does_not_count(tmp_path: Path) -> None:
+    lake = ModelLake(SCHEMA)
+    snapshot = lake.change({place("a"): rows([1])})
+    index, store = pausing_index(tmp_path)
+    # The collector was killed before it renamed the notice, so it has deleted nothing.
+    store.before = lambda: store._write("garbage/0-1.garbage", [b""])
+    index.build(lake, snapshot, ["k"], progress=False)
+    assert list(tmp_path.glob("garbage/*"))
+    assert_complete_and_correct(index, lake)
+
+
 def test_a_version_whose_answer_was_lost_keeps_its_files_after_a_later_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

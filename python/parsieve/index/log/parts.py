@@ -11,6 +11,7 @@ from typing import Any
 from parsieve._core import FormatError
 from parsieve.io import document
 from parsieve.io.store.base import Store
+from parsieve.io.store.local import TEMPORARY
 
 # The folder of maps of pages in a store.
 PAGES = "pages"
@@ -136,6 +137,9 @@ def lost(store: Store, parts: Iterable[Part]) -> list[str]:
     announced: set[str] = set()
     parts = [part for part in parts if part.name and part.size]
     for notice in store.list(NOTICES) if parts else []:
+        if notice.name.startswith(f"{NOTICES}/{TEMPORARY}"):
+            # A collector deletes nothing before its notice is complete. It may have been killed before that.
+            continue
         # If the notice was deleted meanwhile, so were its files.
         with contextlib.suppress(FileNotFoundError):
             try:
