@@ -258,7 +258,7 @@ def test_a_source_that_ends_too_early_is_an_error() -> None:
         ps.open_filters(Ends(SMALL))
 
 
-class Server(MemoryFileSystem):
+class Server(MemoryFileSystem):  # type: ignore[misc]
     """A filesystem of fsspec with the faults of an HTTP server."""
 
     cachable = False
