@@ -184,7 +184,11 @@ impl ChunkBuild {
     /// Return the filter of all values, the number of distinct values, and the false positive rate. The number is an
     /// estimate if there are more than a few thousand.
     fn finish(&self, py: Python<'_>) -> PyResult<(BloomFilter, u64, f64)> {
-        let built = py.detach(|| finish(&self.state).and_then(|(_, builder)| builder.finish()))?;
+        let built = py.detach(|| {
+            let (chunk, mut builder) = finish(&self.state)?;
+            builder.insert(&chunk.equal_hashes)?;
+            builder.finish()
+        })?;
         Ok((BloomFilter::from(Filter::new(built.filter, self.column_type)), built.ndv, built.fpp))
     }
 }

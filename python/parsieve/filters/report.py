@@ -13,7 +13,8 @@ class AddedFilter(NamedTuple):
     """A new filter: its place in the file, its number of distinct values, and its false positive rate.
 
     For up to 16,384 values, `ndv` is exact. For more, it is estimated from the bits of the filter, with an error below
-    1% unless the filter is full. `fpp` is computed from the bits, so it is exact for a random value.
+    1% unless the filter is full. In a floating-point column, it also counts the other zero and the NaN that Spark looks
+    up. `fpp` is computed from the bits, so it is exact for a random value.
     """
 
     row_group: int

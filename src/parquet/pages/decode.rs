@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use crate::arrow::Meaning;
 use crate::error::{Error, ErrorKind, FileKind, Result};
 use crate::int::{to_u64, to_usize};
 use crate::isa::InstructionSet;
@@ -16,13 +17,15 @@ use crate::parquet::pages::codec::Codec;
 use crate::parquet::pages::dictionary::{Dictionary, PageValues, count_of_max};
 use crate::parquet::pages::encrypted_pages::{EncryptedPages, PageDecryptor};
 use crate::parquet::pages::page::{NextPage, PageHeader, PageKind, body_parts, encoding, next_page};
-use crate::parquet::pages::values::{Hasher, NarrowInteger, TakeHashes, ValueWidth};
+use crate::parquet::pages::values::{EqualReals, Hasher, NarrowInteger, TakeHashes, ValueWidth};
 
 /// A column chunk whose values have been hashed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScannedChunk {
     /// Number of values, including nulls.
     pub num_values: u64,
+    /// More hashes for a filter: engines look them up for zeros and NaNs, whose bytes may differ from those in the pages.
+    pub equal_hashes: Vec<u64>,
     /// True if rows have all values that were hashed. Otherwise, some may only be entries of the dictionary.
     pub is_exact: bool,
 }
@@ -47,7 +50,9 @@ impl ParquetFile {
             let column = self.metadata.path(leaf).join(".");
             Error::new(ErrorKind::File(FileKind::NoHash { column, reason: "its physical type has no hash" }))
         })?;
-        let hasher = Hasher { physical: leaf.physical, width, narrow: NarrowInteger::of(leaf), isa };
+        let is_real = leaf.column_type().is_some_and(|column_type| column_type.meaning == Meaning::Real);
+        let reals = is_real.then(EqualReals::default);
+        let hasher = Hasher { physical: leaf.physical, width, narrow: NarrowInteger::of(leaf), reals, isa };
         let codec = Codec::from_code(meta.codec)?;
         let (max_rep, max_def) = (leaf.max_rep, leaf.max_def);
         Ok(ChunkScan {
@@ -184,7 +189,8 @@ impl ChunkScan {
         match u64::try_from(self.stated) {
             Ok(stated) if stated == self.chunk.num_values => {
                 let guesses = self.chunk.dictionary.as_ref().is_some_and(Dictionary::has_guesses);
-                Ok(ScannedChunk { is_exact: !guesses && !self.chunk.has_guesses, num_values: stated })
+                let equal_hashes = self.chunk.hasher.equal_hashes();
+                Ok(ScannedChunk { is_exact: !guesses && !self.chunk.has_guesses, num_values: stated, equal_hashes })
             }
             stated => {
                 let (stated, found) = (stated.unwrap_or(0), self.chunk.num_values);

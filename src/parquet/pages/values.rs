@@ -65,6 +65,45 @@ impl NarrowInteger {
     }
 }
 
+/// Whether real numbers contain zeros or NaNs, which are equal although their bytes may differ.
+#[derive(Debug, Default)]
+pub(in crate::parquet) struct EqualReals {
+    has_zero: bool,
+    has_nan: bool,
+}
+
+impl EqualReals {
+    /// Returns the sign bit of reals with `width` bytes, and infinity, whose bits any NaN exceeds.
+    fn sign_and_infinity(width: usize) -> (u64, u64) {
+        match width {
+            2 => (1 << 15, 0x7c00),
+            4 => (1 << 31, f32::INFINITY.to_bits().into()),
+            _ => (1 << 63, f64::INFINITY.to_bits()),
+        }
+    }
+
+    /// Notes whether any of some values is a zero or a NaN.
+    fn note(&mut self, values: &[u8], width: usize) {
+        let (sign, infinity) = Self::sign_and_infinity(width);
+        for value in values.chunks_exact(width) {
+            let mut bits = [0; 8];
+            bits[..width].copy_from_slice(value);
+            let magnitude = u64::from_le_bytes(bits) & (sign - 1);
+            self.has_zero |= magnitude == 0;
+            self.has_nan |= magnitude > infinity;
+        }
+    }
+
+    /// Returns the hashes of both zeros if there is a zero, and of the NaN of literals if there is a NaN.
+    fn hashes(&self, width: usize) -> Vec<u64> {
+        let (sign, infinity) = Self::sign_and_infinity(width);
+        let quiet_bit = (infinity & infinity.wrapping_neg()) >> 1;
+        let zeros = self.has_zero.then_some([0, sign]).into_iter().flatten();
+        let values = zeros.chain(self.has_nan.then_some(infinity | quiet_bit));
+        values.map(|value| hash_bytes(&value.to_le_bytes()[..width])).collect()
+    }
+}
+
 /// Takes the hashes of some values. A few bytes of a delta encoding may contain billions.
 pub(in crate::parquet) type TakeHashes<'a> = dyn FnMut(&[u64]) -> Result<()> + 'a;
 
@@ -74,13 +113,23 @@ pub(in crate::parquet) struct Hasher {
     pub(in crate::parquet) physical: Physical,
     pub(in crate::parquet) width: ValueWidth,
     pub(in crate::parquet) narrow: Option<NarrowInteger>,
+    /// `None` if the values are not real numbers.
+    pub(in crate::parquet) reals: Option<EqualReals>,
     pub(in crate::parquet) isa: InstructionSet,
 }
 
 impl Hasher {
+    /// Returns the hashes that an engine may look up to find values of the pages that have other hashes.
+    pub(in crate::parquet) fn equal_hashes(&self) -> Vec<u64> {
+        match (&self.reals, self.width) {
+            (Some(reals), ValueWidth::Fixed(width)) => reals.hashes(width),
+            _ => Vec::new(),
+        }
+    }
+
     /// Hashes the values of a page, which may contain at most `max_values`. Returns their number.
     pub(in crate::parquet) fn hash(
-        &self,
+        &mut self,
         code: i32,
         bytes: &[u8],
         max_values: u64,
@@ -101,6 +150,9 @@ impl Hasher {
                     {
                         return Err(Error::new(ErrorKind::File(FileKind::DeltaPage)));
                     }
+                    if let Some(reals) = &mut self.reals {
+                        reals.note(string, string.len());
+                    }
                     batch.push(hash_bytes(string));
                     if batch.len() == BATCH {
                         take(&batch)?;
@@ -118,10 +170,13 @@ impl Hasher {
         }
     }
 
-    fn fixed(&self, bytes: &[u8], width: usize, take: &mut TakeHashes<'_>) -> Result<u64> {
+    fn fixed(&mut self, bytes: &[u8], width: usize, take: &mut TakeHashes<'_>) -> Result<u64> {
         if !bytes.len().is_multiple_of(width) {
             let available = to_u64(bytes.len() % width);
             return Err(Error::new(ErrorKind::Truncated { needed: to_u64(width), available }));
+        }
+        if let Some(reals) = &mut self.reals {
+            reals.note(bytes, width);
         }
         let mut hashes = [0; BATCH];
         for batch in bytes.chunks(BATCH * width) {
@@ -195,7 +250,7 @@ impl Hasher {
         Ok(count)
     }
 
-    fn numbers(&self, bytes: &[u8], max_values: u64, take: &mut TakeHashes<'_>) -> Result<u64> {
+    fn numbers(&mut self, bytes: &[u8], max_values: u64, take: &mut TakeHashes<'_>) -> Result<u64> {
         if !matches!(self.physical, Physical::Int32 | Physical::Int64) {
             return Err(Error::new(ErrorKind::File(FileKind::PageEncoding(encoding::DELTA_BINARY_PACKED))));
         }
@@ -216,7 +271,7 @@ impl Hasher {
         Ok(count)
     }
 
-    fn plain(&self, plain: &mut Vec<u8>, take: &mut TakeHashes<'_>) -> Result<()> {
+    fn plain(&mut self, plain: &mut Vec<u8>, take: &mut TakeHashes<'_>) -> Result<()> {
         if let ValueWidth::Fixed(width) = self.width {
             self.fixed(plain, width, take)?;
         }
@@ -237,10 +292,11 @@ mod tests {
         for _ in 0..2000 {
             page.extend([2, 0, 0, 0, 0]);
         }
-        let hasher = Hasher {
+        let mut hasher = Hasher {
             physical: Physical::Int64,
             width: ValueWidth::Fixed(8),
             narrow: None,
+            reals: None,
             isa: InstructionSet::PORTABLE,
         };
         let mut count = 0;
@@ -262,13 +318,14 @@ mod tests {
             (16, false, [65_535, 0], [65_536, -1]),
         ];
         for (bits, is_signed, fit, too_wide) in cases {
-            let hasher = Hasher {
+            let mut hasher = Hasher {
                 physical: Physical::Int32,
                 width: ValueWidth::Fixed(4),
                 narrow: Some(NarrowInteger { bits, is_signed }),
+                reals: None,
                 isa: InstructionSet::PORTABLE,
             };
-            let hash = |values: [i32; 2]| {
+            let mut hash = |values: [i32; 2]| {
                 let page: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
                 hasher.hash(encoding::PLAIN, &page, 2, &mut |_| Ok(()))
             };
@@ -278,5 +335,32 @@ mod tests {
                 assert!(matches!(error.kind(), ErrorKind::File(FileKind::IntegerTooWide)), "{bits} {value}");
             }
         }
+    }
+
+    #[test]
+    fn zeros_and_nans_have_the_hashes_of_equal_values() {
+        let check = |plain: &[u8], width: usize, expect: &[&[u8]]| {
+            let mut hasher = Hasher {
+                physical: Physical::FixedLenByteArray,
+                width: ValueWidth::Fixed(width),
+                narrow: None,
+                reals: Some(EqualReals::default()),
+                isa: InstructionSet::PORTABLE,
+            };
+            hasher.hash(encoding::PLAIN, plain, 9, &mut |_| Ok(())).unwrap();
+            let expect: Vec<u64> = expect.iter().map(|value| hash_bytes(value)).collect();
+            assert_eq!(hasher.equal_hashes(), expect, "{plain:?}");
+        };
+        let doubles = |values: &[f64]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+        let zeros = [0.0f64, -0.0].map(f64::to_le_bytes);
+        check(&doubles(&[1.0, f64::INFINITY, f64::NEG_INFINITY, f64::MIN_POSITIVE]), 8, &[]);
+        check(&doubles(&[1.0, -0.0]), 8, &[&zeros[0], &zeros[1]]);
+        check(&doubles(&[0.0]), 8, &[&zeros[0], &zeros[1]]);
+        check(&doubles(&[-f64::NAN]), 8, &[&f64::NAN.to_le_bytes()]);
+        check(&doubles(&[f64::from_bits(f64::INFINITY.to_bits() + 1)]), 8, &[&f64::NAN.to_le_bytes()]);
+        check(&(-0.0f32).to_le_bytes(), 4, &[&0f32.to_le_bytes(), &(-0.0f32).to_le_bytes()]);
+        check(&(-f32::NAN).to_le_bytes(), 4, &[&f32::NAN.to_le_bytes()]);
+        check(&[0, 0x80, 1, 0xfc], 2, &[&[0, 0], &[0, 0x80], &[0, 0x7e]]);
+        check(&[0, 0x7c, 0, 0xfc], 2, &[]);
     }
 }

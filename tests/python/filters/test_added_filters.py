@@ -127,8 +127,34 @@ def test_filters_are_added_to_columns_of_every_type(tmp_path: Path, data_type: A
             part = column.slice(150 * number, 150)
             expected = ps.BloomFilter(num_bytes=ours.num_bytes)
             expected.insert(part)
+            if pa.types.is_floating(data_type):
+                values = part.drop_null().to_numpy(zero_copy_only=False)
+                equal = [0.0, -0.0] * (0 in values) + [np.nan] * bool(np.isnan(values).any())
+                expected.insert(pa.array(np.array(equal, values.dtype)))
             assert bytes(memoryview(ours)) == bytes(memoryview(expected))
             assert data_type in DURATIONS or ours.check(part).false_count == 0
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+@pytest.mark.parametrize("data_type", [pa.float16(), pa.float32(), pa.float64()], ids=str)
+def test_filters_have_the_bytes_of_equal_numbers(tmp_path: Path, data_type: Any, dictionary: bool) -> None:
+    """Engines look up only the bytes of a literal, which may be those of the other zero or of another NaN."""
+    path = tmp_path / "t.parquet"
+    zeros, nans = np.array([-0.0, 0.0, 5.0]), np.array([-np.nan, np.nan, np.nan])
+    for number, equal in ((0, zeros), (1, zeros), (0, nans)):
+        equal = equal.astype(data_type.to_pandas_dtype())
+        encoding = {"c": "BYTE_STREAM_SPLIT"}
+        options: dict[str, Any] = {"use_dictionary": True} if dictionary else {"column_encoding": encoding}
+        pq.write_table(pa.table({"c": pa.array(equal[[number]])}), path, **{"use_dictionary": False, **options})
+        add(path, columns="c", fpp=0.0001)
+        found = ps.open_filters(path).filter(0, "c")
+        assert found is not None
+        for value in equal[:2]:
+            alone = ps.BloomFilter(num_bytes=found.num_bytes, type=data_type)
+            alone.insert(pa.array([value], data_type))
+            bits = int.from_bytes(memoryview(alone), "little")
+            assert int.from_bytes(memoryview(found), "little") & bits == bits
+        assert ps.check_filters(path) == []
 
 
 def test_duckdb_uses_filters_that_were_added_to_its_file(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Files with added filters have the same rows in every reader, and let Spark and DuckDB skip row groups."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,20 @@ def test_spark_skips_row_groups_by_added_filters(spark: Any, tmp_path: Path, nam
     ps.drop_filters(path)
     with pytest.raises(Exception, match=r"(?i)parquet|decode|corrupt|snappy|malformed"):
         spark.read.parquet(str(path)).where(condition).collect()
+
+
+def test_spark_finds_equal_numbers_with_other_bytes(spark: Any, tmp_path: Path) -> None:
+    """Spark looks up only the bytes of the literal: not those of the other zero, nor those of other NaNs."""
+    path = tmp_path / "t.parquet"
+    reals = [-0.0, -math.nan, *map(float, range(2, 500))]
+    columns = {"d": pa.array(reals), "f": pa.array(reals, pa.float32()), "s": [{"x": real} for real in reals]}
+    pq.write_table(pa.table(columns), path, use_dictionary=False, write_statistics=False)
+    ps.add_filters(path, columns=["d", "f", "s.x"], fpp=0.0001)
+    frame = spark.read.parquet(str(path))
+    for column in ("d", "f", "s.x"):
+        for literal in ("0", "-0", "'NaN'", "2"):
+            found = frame.where(f"{column} = CAST({literal} AS {'FLOAT' if column == 'f' else 'DOUBLE'})")
+            assert found.count() == 1, (column, literal)
 
 
 @pytest.mark.parametrize("name", ["k", "s"])
