@@ -290,6 +290,7 @@ def test_bounds_of_each_type_are_decoded_safely() -> None:
     assert both(struct.pack("<q", first), pa.timestamp("us")) == (first, first)
     assert both(struct.pack("<q", first - 1), pa.timestamp("us")) == (None, None)
     assert both(struct.pack("<i", -200_000), pa.date32()) == (None, None)
+    assert both(struct.pack("<i", 2), pa.date32()) == (2, 2)
     assert both(b"\xff\x85", pa.decimal128(5, 2)) == (Decimal("-1.23"), Decimal("-1.23"))
     assert both(b"", pa.decimal128(5, 2)) == (None, None)
     assert both((1000).to_bytes(2, "big"), pa.decimal128(3, 2)) == (None, None)
@@ -335,6 +336,22 @@ def test_a_struct_may_lose_all_its_fields(catalog: SqlCatalog) -> None:
     with table.update_schema() as update:
         update.delete_column(("s", "x"))
     assert ps.open_table(table).plan("a > 0").to_arrow().to_pylist() == [{"a": 1, "s": {}}, {"a": 2, "s": {}}]
+
+
+def test_pyarrow_does_not_read_a_field_that_was_dropped_and_added_again(catalog: SqlCatalog) -> None:
+    kind = pa.struct([("x", pa.int64()), ("y", pa.int64())])
+    rows = pa.table({"a": [1], "s": pa.array([{"x": 5, "y": 6}], kind)})
+    table = catalog.create_table("n.t", rows.schema)
+    table.append(rows)
+    with table.update_schema() as update:
+        update.delete_column(("s", "x"))
+    with table.update_schema() as update:
+        update.add_column(("s", "x"), LongType())
+        update.move_first(("s", "x"))
+    plan = ps.open_table(table).plan("a = 1")
+    assert plan.to_arrow()["s"].to_pylist() == table.scan().to_arrow()["s"].to_pylist() == [{"x": None, "y": 6}]
+    with pytest.raises(ps.UnsupportedError, match="stores the column s as struct.*may not read exactly"):
+        plan.to_dataset()
 
 
 def now_in_its_own_millisecond() -> dt.datetime:
