@@ -338,22 +338,6 @@ def test_a_struct_may_lose_all_its_fields(catalog: SqlCatalog) -> None:
     assert ps.open_table(table).plan("a > 0").to_arrow().to_pylist() == [{"a": 1, "s": {}}, {"a": 2, "s": {}}]
 
 
-def test_pyarrow_does_not_read_a_field_that_was_dropped_and_added_again(catalog: SqlCatalog) -> None:
-    kind = pa.struct([("x", pa.int64()), ("y", pa.int64())])
-    rows = pa.table({"a": [1], "s": pa.array([{"x": 5, "y": 6}], kind)})
-    table = catalog.create_table("n.t", rows.schema)
-    table.append(rows)
-    with table.update_schema() as update:
-        update.delete_column(("s", "x"))
-    with table.update_schema() as update:
-        update.add_column(("s", "x"), LongType())
-        update.move_first(("s", "x"))
-    plan = ps.open_table(table).plan("a = 1")
-    assert plan.to_arrow()["s"].to_pylist() == table.scan().to_arrow()["s"].to_pylist() == [{"x": None, "y": 6}]
-    with pytest.raises(ps.UnsupportedError, match="stores the column s as struct.*may not read exactly"):
-        plan.to_dataset()
-
-
 def now_in_its_own_millisecond() -> dt.datetime:
     """Return the time, once the clock shows a later millisecond: snapshots have timestamps in milliseconds."""
     now = time.time_ns()

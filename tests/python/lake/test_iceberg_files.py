@@ -1,0 +1,43 @@
+"""The data files of Iceberg tables: their versions, and fields that have changed since they were written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.types import LongType
+
+import parsieve as ps
+from parsieve.lake import open_lake
+
+
+def test_pyarrow_does_not_read_a_field_that_was_dropped_and_added_again(catalog: SqlCatalog) -> None:
+    kind = pa.struct([("x", pa.int64()), ("y", pa.int64())])
+    rows = pa.table({"a": [1], "s": pa.array([{"x": 5, "y": 6}], kind)})
+    table = catalog.create_table("n.t", rows.schema)
+    table.append(rows)
+    with table.update_schema() as update:
+        update.delete_column(("s", "x"))
+    with table.update_schema() as update:
+        update.add_column(("s", "x"), LongType())
+        update.move_first(("s", "x"))
+    plan = ps.open_table(table).plan("a = 1")
+    assert plan.to_arrow()["s"].to_pylist() == table.scan().to_arrow()["s"].to_pylist() == [{"x": None, "y": 6}]
+    with pytest.raises(ps.UnsupportedError, match=r"stores the column s as struct.*may not read exactly"):
+        plan.to_dataset()
+
+
+def test_a_replaced_file_has_another_version(catalog: SqlCatalog) -> None:
+    rows = pa.table({"a": [1]})
+    table = catalog.create_table("n.t", rows.schema)
+    table.append(rows)
+    lake = open_lake(table)
+    [file_slice] = lake.snapshot().slices
+    before = lake.version(file_slice)
+    assert before is not None
+    assert lake.version(file_slice) == before
+    path = Path(file_slice.path.removeprefix("file://"))
+    path.write_bytes(path.read_bytes() + b"x")
+    assert lake.version(file_slice) != before
