@@ -331,7 +331,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow_array::types::ArrowPrimitiveType;
-    use arrow_array::{Int64Array, StringArray, UInt64Array};
+    use arrow_array::{Int32Array, Int64Array, RunArray, StringArray, UInt64Array};
 
     use super::*;
 
@@ -416,6 +416,13 @@ mod tests {
                 assert_eq!(check(&filter, &reals(bits, &[Some(other), Some(1.5)])), [Some(true), Some(false)]);
             }
         }
+        let values = reals(64, &[Some(f32::NAN), Some(1.5)]);
+        let runs: ArrayRef = Arc::new(RunArray::try_new(&Int32Array::from(vec![2, 3]), &values).unwrap());
+        let keys = Int32Array::from(vec![Some(1), None, Some(0)]);
+        let dictionary: ArrayRef = Arc::new(DictionaryArray::try_new(keys, values).unwrap());
+        let other_value = filter_of(&reals(64, &[Some(7.5)]));
+        assert_eq!(check(&other_value, &runs), [Some(true), Some(true), Some(false)]);
+        assert_eq!(check(&other_value, &dictionary), [Some(false), None, Some(true)]);
         let integers: ArrayRef = Arc::new(UInt64Array::from(vec![0, 1]));
         assert_eq!(check(&filter_of(&ints(1..2)), &integers), [Some(false), Some(true)]);
     }

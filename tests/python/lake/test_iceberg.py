@@ -291,6 +291,8 @@ def test_bounds_of_each_type_are_decoded_safely() -> None:
     assert both(struct.pack("<q", first - 1), pa.timestamp("us")) == (None, None)
     assert both(struct.pack("<i", -200_000), pa.date32()) == (None, None)
     assert both(struct.pack("<i", 2), pa.date32()) == (2, 2)
+    assert both(struct.pack("<q", 2), pa.time64("us")) == (2, 2)
+    assert both(struct.pack("<i", 2), pa.time64("us")) == (None, None)
     assert both(b"\xff\x85", pa.decimal128(5, 2)) == (Decimal("-1.23"), Decimal("-1.23"))
     assert both(b"", pa.decimal128(5, 2)) == (None, None)
     assert both((1000).to_bytes(2, "big"), pa.decimal128(3, 2)) == (None, None)
