@@ -11,6 +11,7 @@ from support.hudi_tables import HudiTable
 
 import parsieve as ps
 from parsieve.lake.hudi.partitions import PartitionPaths
+from parsieve.lake.slices import PartitionColumn
 
 SCHEMA = pa.schema(
     {"i": pa.int32(), "l": pa.int64(), "s": pa.string(), "d": pa.date32(), "b": pa.bool_(), "t": pa.timestamp("us")}
@@ -91,3 +92,9 @@ def test_rows_have_the_values_of_the_paths_of_their_partitions(tmp_path: Path) -
         plan = opened.plan(condition)
         assert len(plan.files) == len(found)
         assert [tuple(row.values()) for row in plan.to_arrow(["id", "p"]).sort_by("id").to_pylist()] == found
+
+
+def test_an_unknown_value_between_known_ones() -> None:
+    column = PartitionColumn.of([5, None, 6, 5], [True, False, True, True])
+    assert column.values == [5, 6]
+    assert column.numbers.to_pylist() == [0, None, 1, 0]

@@ -38,6 +38,21 @@ def test_a_replaced_file_has_another_version(catalog: SqlCatalog) -> None:
     before = lake.version(file_slice)
     assert before is not None
     assert lake.version(file_slice) == before
-    path = Path(file_slice.path.removeprefix("file://"))
+    path = Path(str(file_slice.path).removeprefix("file://"))
     path.write_bytes(path.read_bytes() + b"x")
     assert lake.version(file_slice) != before
+
+
+def test_files_from_before_and_after_a_change_of_the_partitioning(catalog: SqlCatalog) -> None:
+    table = catalog.create_table("n.t", pa.schema([("p", pa.int64())]))
+    for value, is_partitioned in ((1, True), (2, False), (3, True)):
+        with table.update_spec() as spec:
+            if is_partitioned:
+                spec.add_identity("p")
+            else:
+                spec.remove_field("p")
+        table.append(pa.table({"p": [value]}))
+    slices = open_lake(table).snapshot().slices
+    assert [file_slice.partition_values for file_slice in slices] == [{"p": 3}, {}, {"p": 1}]
+    for value in (1, 2, 3):
+        assert ps.open_table(table).plan(f"p = {value}").to_arrow().to_pylist() == [{"p": value}]
