@@ -138,7 +138,7 @@ def test_filters_are_added_to_columns_of_every_type(tmp_path: Path, data_type: A
 @pytest.mark.parametrize("dictionary", [True, False])
 @pytest.mark.parametrize("data_type", [pa.float16(), pa.float32(), pa.float64()], ids=str)
 def test_filters_have_the_bytes_of_equal_numbers(tmp_path: Path, data_type: Any, dictionary: bool) -> None:
-    """Engines look up only the bytes of a literal, which may be those of the other zero or of another NaN."""
+    """Engines look up only the bytes of a literal. A file may contain the other zero, or another NaN."""
     path = tmp_path / "t.parquet"
     zeros, nans = np.array([-0.0, 0.0, 5.0]), np.array([-np.nan, np.nan, np.nan])
     for number, equal in ((0, zeros), (1, zeros), (0, nans)):

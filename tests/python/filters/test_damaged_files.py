@@ -148,7 +148,7 @@ def test_a_change_of_any_footer_byte_gives_an_answer_or_an_error() -> None:
 
 
 def test_filters_of_booleans_are_never_used() -> None:
-    """Some writers create them, but no specification says which bits to test. The test sets that type in the footer."""
+    """Some writers create them, but no specification defines their bits. The test sets that type in the footer."""
     at = FILE.index(b"\x15\x04\x25\x02\x18\x02id", FOOTER)
     file = bytearray(FILE)
     file[at + 1] = 0  # the leaf
