@@ -141,7 +141,7 @@ class _Source:
 
     def __init__(self, file: Any, path: str) -> None:
         self._file, self.path = file, path
-        self.size: int = file.size() if hasattr(file, "size") else file.seek(0, 2)
+        self.size: int = file.seek(0, 2)
         self.at = 0
         self._chunk, self._start = b"", 0
 
