@@ -246,3 +246,16 @@ def test_versions_of_an_object_differ_within_a_second() -> None:
         assert storage.version("bucket/t/a.parquet").proof == first.proof
         bucket["t/a.parquet"] = written(8)
         assert storage.version("bucket/t/a.parquet").proof != first.proof
+
+
+def test_stores_have_the_time_of_an_object(tmp_path: Path) -> None:
+    store, memory = MemoryStore(), MemoryFileSystem(skip_instance_cache=True)
+    store.put("t/x", b"x")
+    memory.pipe_file("/timed/t/x", b"x")
+    (tmp_path / "x").write_bytes(b"x")
+    try:
+        for storage in (Storage((store, "t")), Storage((memory, "/timed/t")), Storage(str(tmp_path))):
+            age = dt.datetime.now(dt.UTC) - storage.modified(storage.join("x"))
+            assert dt.timedelta(minutes=-1) < age < dt.timedelta(hours=1)
+    finally:
+        memory.rm("/timed", recursive=True)

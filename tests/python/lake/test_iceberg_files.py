@@ -56,3 +56,18 @@ def test_files_from_before_and_after_a_change_of_the_partitioning(catalog: SqlCa
     assert [file_slice.partition_values for file_slice in slices] == [{"p": 3}, {}, {"p": 1}]
     for value in (1, 2, 3):
         assert ps.open_table(table).plan(f"p = {value}").to_arrow().to_pylist() == [{"p": value}]
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_snapshots_have_ascending_instants(catalog: SqlCatalog, version: str) -> None:
+    """Snapshots of format 1 have no sequence number."""
+    rows = pa.table({"a": [1]})
+    table = catalog.create_table("n.t", rows.schema, properties={"format-version": version})
+    for _ in range(2):
+        table.append(rows)
+    lake = open_lake(table)
+    instants = [lake.snapshot(snapshot.snapshot_id).instant for snapshot in table.metadata.snapshots]
+    if version == "2":
+        assert instants == [1, 2]
+    else:
+        assert instants == [snapshot.timestamp_ms for snapshot in table.metadata.snapshots]

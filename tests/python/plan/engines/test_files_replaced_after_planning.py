@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import tempfile
@@ -21,9 +22,9 @@ import pytest
 
 import parsieve as ps
 from parsieve.lake.rows.checked_files import CheckedFiles, OpenFile, Request
-from parsieve.lake.storage.pinned import Pinned
+from parsieve.lake.storage.pinned import ATTEMPTS, Pinned, checked
 from parsieve.lake.storage.storage import Storage
-from parsieve.lake.storage.version import local_version
+from parsieve.lake.storage.version import Version, local_version
 from parsieve.plan.results import polars_source
 
 # Both versions contain k = 5, in different row groups.
@@ -234,6 +235,23 @@ def test_a_file_that_another_process_completes_is_read_completely(file: Path, is
     assert pq.read_table(pinned.open())["k"].to_pylist() == OLD
     assert pinned.is_unchanged()
     pinned.close()
+
+
+@pytest.mark.parametrize("changes", [0, 1, ATTEMPTS - 1, ATTEMPTS])
+def test_a_file_that_changes_before_its_first_rows_is_read_again(changes: int) -> None:
+    calls = itertools.count()
+    batch = pa.record_batch({"k": [1]})
+
+    def version() -> Version:
+        # Each attempt compares the version before the read with the one after it.
+        return Version(str(min((next(calls) + 1) // 2, changes)), 1)
+
+    batches = checked(lambda _: iter([batch]), version, "x")
+    if changes < ATTEMPTS:
+        assert list(batches) == [batch]
+    else:
+        with pytest.raises(ps.ConflictError, match="x was changed since the plan, and again"):
+            list(batches)
 
 
 @pytest.mark.parametrize("content", [b"", b"P", b"PAR1", b"PAR1" * 20], ids=["empty", "short", "magic", "footer"])
