@@ -259,3 +259,12 @@ def test_stores_have_the_time_of_an_object(tmp_path: Path) -> None:
             assert dt.timedelta(minutes=-1) < age < dt.timedelta(hours=1)
     finally:
         memory.rm("/timed", recursive=True)
+
+
+def test_a_uri_with_options_of_pyarrow() -> None:
+    with s3_server({"t/a.parquet": written(7)}) as options:
+        keys = f"{options['aws_access_key_id']}:{options['aws_secret_access_key']}"
+        server = options["aws_endpoint"].removeprefix("http://")
+        table = ps.open_table(f"s3://{keys}@bucket/t?endpoint_override={server}&scheme=http&region=eu-west-1")
+        assert rows(table, "id = 7") == [7]
+        assert table.plan("id = 7").files == ["s3://bucket/t/a.parquet"]
