@@ -22,11 +22,17 @@ def row(number: int, part: str) -> pa.Table:
     return pa.table({"id": [number], "p": [part]}, schema=SCHEMA)
 
 
-def create(folder: Path, fields: str = "p") -> HudiTable:
-    """Return a table with one file group in each of several partitions."""
+def empty(folder: Path, fields: str = "p") -> HudiTable:
+    """Return a table without rows."""
     table = HudiTable(folder, SCHEMA)
     properties = table.timeline / "hoodie.properties"
     properties.write_text(properties.read_text() + f"hoodie.table.partition.fields={fields}\n")
+    return table
+
+
+def create(folder: Path, fields: str = "p") -> HudiTable:
+    """Return a table with one file group in each of several partitions."""
+    table = empty(folder, fields)
     instant = table.begin()
     parts = ("a", "a/b", "metadata", "c")
     stats = [table.write(instant, f"g{n}-0", row(n, part), partition=part) for n, part in enumerate(parts)]
@@ -83,6 +89,18 @@ def test_files_of_other_tables_are_not_found(tmp_path: Path) -> None:
     shutil.copytree(other.folder / "c", table.folder / "metadata" / "copy")
     (table.folder / "metadata" / "copy" / ".hoodie_partition_metadata").unlink()
     assert ids(table) == [0, 1, 2, 3]
+
+
+def test_files_of_an_older_table_are_not_found(tmp_path: Path) -> None:
+    """Their instants precede the timeline, as archived ones do."""
+    older = create(tmp_path / "older")
+    table = empty(tmp_path / "t")
+    table.clock = older.clock
+    instant = table.begin()
+    table.finish(instant, [table.write(instant, "g7-0", row(7, "metadata"), partition="metadata")])
+    assert ids(table) == [7]
+    shutil.copytree(older.folder, table.folder / "metadata" / "older")
+    assert ids(table) == [7]
 
 
 def test_links_to_partitions_are_followed(tmp_path: Path) -> None:
