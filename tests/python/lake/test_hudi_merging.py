@@ -1,4 +1,4 @@
-"""Which Hudi file groups the package `hudi` may merge differently from Spark."""
+"""Which Hudi file groups the package `hudi` may merge differently from Spark, and the columns of merged rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from support.hudi_logs import KEY, block, data_block, schema_of, write_log
 
 from parsieve import UnsupportedError
 from parsieve.lake.hudi.merging import MergeRules, check_merge
+from parsieve.lake.hudi.table import _MergedRows
 from parsieve.lake.storage.storage import Storage
 
 BY_ORDER = MergeRules(is_by_commit=False, ordering=("v",), ignores_defaults=False)
@@ -168,3 +170,10 @@ def test_rules_of_properties() -> None:
     assert MergeRules.of(old) == MergeRules(is_by_commit=True, ordering=("v",), ignores_defaults=False)
     mode = {"hoodie.record.merge.mode": "EVENT_TIME_ORDERING"}
     assert MergeRules.of(old | mode) == MergeRules(is_by_commit=False, ordering=("v",), ignores_defaults=False)
+
+
+def test_merged_rows_get_the_columns_that_they_do_not_have(tmp_path: Path) -> None:
+    native: Any = SimpleNamespace(partition_values={"day": "a"})
+    schema = pa.schema([("added", pa.int64()), ("id", pa.int64()), ("day", pa.string()), ("other", pa.string())])
+    merged = _MergedRows(native, Storage(tmp_path))._conform(pa.record_batch({"id": [1, 2]}), schema, "group")
+    assert merged.to_pylist() == [{"added": None, "id": number, "day": "a", "other": None} for number in (1, 2)]
