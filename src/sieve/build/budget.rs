@@ -46,9 +46,12 @@ mod tests {
         };
         let size = |built: &Built<u64>| built.segments.iter().map(|segment| to_u64(segment.lookup.len())).sum::<u64>();
         let exact = size(&build(Coarsen::Exact).unwrap());
+        let slopes = (0..32).map(|power| Coarsen::Slope { thousandths: 1 << power });
+        let sizes: Vec<u64> = slopes.map(|slope| size(&build(slope).unwrap())).collect();
         for share in [2, 4, 20] {
-            let built = within_budget(exact / share, build).unwrap();
-            assert!(size(&built) <= exact / share, "{} of {exact}", size(&built));
+            // The gentlest slope that fits.
+            let expected = sizes.iter().find(|size| **size <= exact / share).unwrap();
+            assert_eq!(size(&within_budget(exact / share, build).unwrap()), *expected, "1/{share} of {exact}");
         }
         assert_eq!(size(&within_budget(exact, build).unwrap()), exact);
     }
