@@ -371,8 +371,8 @@ mod tests {
         let mut merged = filter_of(&ints(0..100));
         merged.merge(&filter_of(&ints(100..200))).unwrap();
         assert_eq!(merged.sbbf().bitset(), filter_of(&ints(0..200)).sbbf().bitset());
-        let kind = merged.merge(&filter_of(&texts())).unwrap_err();
-        assert!(matches!(kind.kind(), ErrorKind::MergeType { .. }));
+        let error = merged.merge(&filter_of(&texts())).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::MergeType { .. }));
         let mut empty = filter_of(&ints(0..0));
         assert_eq!(empty.column(), None);
         empty.merge(&merged).unwrap();
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn only_powers_of_two_fold_filters_whose_size_is_one() {
+    fn sizes_that_are_powers_of_two_fold_only_by_powers_of_two() {
         let filter = filter_of(&ints(0..100));
         let factor = |factor, sizes| filter.fold_factor(factor, 0.01, sizes).map_err(|error| error.kind().clone());
         assert_eq!(factor(Some(3), Sizes::PowersOfTwo), Err(ErrorKind::FoldNotPowerOfTwo(3)));

@@ -381,25 +381,6 @@ def test_the_newest_version_may_have_a_checkpoint_and_no_commit(tmp_path: Path) 
         table.plan("a = 2", as_of=3)
 
 
-@pytest.mark.parametrize("ending", ["parquet", "80a083e8-7026-4e79-81be-64bd76c43a11.json"])
-def test_empty_checkpoints_are_ignored(tmp_path: Path, ending: str) -> None:
-    for value in range(4):
-        write_deltalake(str(tmp_path), pa.table({"a": [value]}), mode="append")
-        if value == 1:
-            DeltaTable(str(tmp_path)).create_checkpoint()
-    log = tmp_path / "_delta_log"
-    # The commit after the empty checkpoint is complete without it.
-    first, last = (log / f"{version:020}.json" for version in (0, 3))
-    last.write_text(f"{last.read_text()}\n{first.read_text()}")
-    (log / f"{2:020}.checkpoint.{ending}").touch()
-    table = ps.open_table(tmp_path)
-    assert len(table.plan("a >= 0").files) == DeltaTable(str(tmp_path)).to_pyarrow_table().num_rows == 4
-    for path in (log / f"{1:020}.checkpoint.parquet", log / "_last_checkpoint", first):
-        path.unlink()
-    with pytest.raises(ps.UnsupportedError, match="version 0 is missing"):
-        ps.open_table(tmp_path).plan("a >= 0")
-
-
 def test_v2_checkpoints_with_sidecars_are_read(tmp_path: Path) -> None:
     for value in range(2):
         write_deltalake(str(tmp_path), pa.table({"a": [value]}), mode="append")

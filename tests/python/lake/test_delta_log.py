@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyroaring
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from support.models.lake_truth import commit, rows
 
 import parsieve as ps
@@ -290,3 +290,22 @@ def test_times_in_commits_count_since_they_were_enabled_last(tmp_path: Path) -> 
     for lake in (fresh, used):
         for version in range(9):
             assert lake.snapshot(begin + dt.timedelta(hours=version, minutes=1)).id == version
+
+
+@pytest.mark.parametrize("ending", ["parquet", "80a083e8-7026-4e79-81be-64bd76c43a11.json"])
+def test_empty_checkpoints_are_ignored(tmp_path: Path, ending: str) -> None:
+    for value in range(4):
+        write_deltalake(str(tmp_path), pa.table({"a": [value]}), mode="append")
+        if value == 1:
+            DeltaTable(str(tmp_path)).create_checkpoint()
+    log = tmp_path / "_delta_log"
+    # The commit after the empty checkpoint is complete without it.
+    first, last = (log / f"{version:020}.json" for version in (0, 3))
+    last.write_text(f"{last.read_text()}\n{first.read_text()}")
+    (log / f"{2:020}.checkpoint.{ending}").touch()
+    table = ps.open_table(tmp_path)
+    assert len(table.plan("a >= 0").files) == DeltaTable(str(tmp_path)).to_pyarrow_table().num_rows == 4
+    for path in (log / f"{1:020}.checkpoint.parquet", log / "_last_checkpoint", first):
+        path.unlink()
+    with pytest.raises(ps.UnsupportedError, match=rf"version 0 is missing .*, and 0+2.checkpoint.{ending} is empty"):
+        ps.open_table(tmp_path).plan("a >= 0")

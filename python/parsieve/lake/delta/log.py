@@ -71,22 +71,24 @@ def state_at(storage: Storage, version: int, earlier: LogState | None = None) ->
         commits = [f"{number:020}.json" for number in range(earlier.version + 1, version + 1)]
         if all(name in names for name in commits):
             return _replay(storage, version, [], commits, earlier)
+    empty: set[str] = set()
     while True:
-        begin, checkpoint = _checkpoint(names, version)
+        begin, checkpoint = _checkpoint(names - empty, version)
         missing = [number for number in range(begin + 1, version + 1) if f"{number:020}.json" not in names]
         if missing:
+            reason = f", and {min(empty)} is empty" if empty else ""
             raise UnsupportedError(
-                f"cannot read version {version} of {storage.uri}: version {missing[0]} is missing from its log"
+                f"cannot read version {version} of {storage.uri}: version {missing[0]} is missing from its log{reason}"
             )
         commits = [f"{number:020}.json" for number in range(begin + 1, version + 1)]
         try:
             return _replay(storage, version, checkpoint, commits, None)
         except FormatError:
             # Delta's readers ignore empty checkpoints, which a writer leaves if it stops.
-            empty = {name for name in checkpoint if _is_empty(storage, name)}
-            if not empty:
+            found = {name for name in checkpoint if _is_empty(storage, name)}
+            if not found:
                 raise
-            names = names - empty
+            empty |= found
 
 
 def _replay(
