@@ -151,7 +151,8 @@ def test_an_enum_has_the_order_of_its_categories(tmp_path: Path) -> None:
     medium, large = (pl.lit(name, dtype=pl.Enum(sizes)) for name in sizes[1:])
     size = pl.col("size")
     for condition in (size < large, large > size, size.is_between(medium, large), size == medium, size != large):
-        expected = pl.scan_parquet(tmp_path).filter(condition).collect()
+        # Older versions of Polars panic if `scan_parquet` compares a column with an Enum.
+        expected = pl.read_parquet(tmp_path).filter(condition)
         assert ps.scan_polars(tmp_path).filter(condition).collect().equals(expected)
 
 
