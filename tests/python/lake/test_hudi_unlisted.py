@@ -12,6 +12,8 @@ from support.hudi_tables import HudiTable
 from support.s3_server import s3_server
 
 import parsieve as ps
+from parsieve.lake.hudi.timeline import Timeline
+from parsieve.lake.hudi.unlisted import Search
 from parsieve.lake.storage.storage import Storage
 
 pytest.importorskip("hudi")
@@ -198,3 +200,31 @@ def test_the_metadata_table_is_opened_only_if_the_answer_matters(tmp_path: Path,
     with s3_server(objects(tmp_path), forbidden="t/.hoodie/metadata/files") as options:
         plan = ps.open_table("s3://bucket/t", storage_options=options).plan()
         assert plan.to_arrow()["id"].to_pylist() == [0]
+
+
+def test_a_log_belongs_to_the_newest_base_file_before_its_write_ended(tmp_path: Path) -> None:
+    """Since table version 8, a compaction leaves out the logs of writes that are still running."""
+    early, running, compaction, late = (f"2026010100000{number}000" for number in (1, 2, 3, 4))
+    names = [
+        f"{early}_20260101000001500.deltacommit",
+        f"{running}_20260101000005000.deltacommit",
+        f"{compaction}_20260101000003500.commit",
+        f"{late}_20260101000004500.deltacommit",
+    ]
+    logs = [f".g-0_{instant}.log.1_0-1-0" for instant in (early, running, late)]
+    base = f"g-0_0-1-0_{compaction}.parquet"
+    for name in (*logs, base, ".hoodie_partition_metadata"):
+        (tmp_path / name).write_text(name)
+    storage = Storage(tmp_path)
+    properties = {"hoodie.table.type": "MERGE_ON_READ", "hoodie.table.version": "8"}
+    search = Search(
+        storage,
+        Timeline(storage, ".hoodie/timeline", frozenset(names)),
+        properties,
+        instant=late,
+        written=lambda instant: {("", "g-0")},
+        replaced=lambda instants: set(),
+    )
+    [found] = search.slices([])
+    assert (found.base_file_name, found.log_file_names) == (base, logs[1:])
+    assert found.creation_instant_time == compaction
