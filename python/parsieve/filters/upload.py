@@ -43,6 +43,8 @@ def rewrite_object(source: Any, dest: Any, rewrite: Callable[[Path], RewriteRepo
     tag = head.get("e_tag")
     if tag is None:
         raise UnsupportedError(f"the store has no ETag for {path}, so a change in the meantime could not be detected")
+    if dest is not None and not dry_run and _is_object(target_store, target):
+        raise _exists(target)
     if head["size"] > LARGEST_UPLOAD:
         raise UnsupportedError(
             f"{path} has {head['size']} bytes; conditional uploads are limited to {LARGEST_UPLOAD} bytes"
@@ -73,10 +75,14 @@ def _put(store: Any, path: str, local: Path, condition: Any, attributes: Any) ->
     except Exception as error:
         # Recognized by their names, so that obstore need not be imported.
         kind = type(error).__name__
+        is_refused = kind in ("PreconditionError", "AlreadyExistsError")
+        # If the answer to an upload is lost, the client tries again, and the store refuses what it already contains.
+        if is_refused and _contains(store, path, local):
+            return
         if kind in ("PreconditionError", "NotFoundError"):
             raise ConflictError(f"{path} was changed in the meantime; nothing was uploaded") from error
         if kind == "AlreadyExistsError":
-            raise FileExistsError(f"{path} exists; remove it first, or choose another dest") from error
+            raise _exists(path) from error
         if kind in ("NotImplementedError", "NotSupportedError"):
             what = f" with the attributes {attributes}" if attributes else ""
             raise UnsupportedError(
@@ -84,6 +90,31 @@ def _put(store: Any, path: str, local: Path, condition: Any, attributes: Any) ->
                 "be lost"
             ) from error
         raise
+
+
+def _is_object(store: Any, path: str) -> bool:
+    """Return whether an object certainly exists. If this is unknown, the conditional upload decides."""
+    try:
+        store.head(path)
+    except Exception:
+        return False
+    return True
+
+
+def _contains(store: Any, path: str, local: Path) -> bool:
+    """Return whether an object and a local file have the same bytes."""
+    try:
+        reader = RangeReader((store, path))
+        if reader.size != local.stat().st_size:
+            return False
+        with local.open("rb") as file:
+            return all(file.read(len(data)) == data for data in reader.chunks(0, reader.size))
+    except (ConflictError, FileNotFoundError):
+        return False
+
+
+def _exists(path: str) -> FileExistsError:
+    return FileExistsError(f"{path} exists; remove it first, or choose another dest")
 
 
 def _refuse_table_object(place: Any) -> None:

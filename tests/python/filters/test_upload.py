@@ -104,6 +104,22 @@ def test_dest_writes_another_object(store: obstore.store.MemoryStore) -> None:
         ps.drop_filters((store, NAME), (store, "lake/new.parquet"), upload=True)
 
 
+def test_an_object_that_appears_at_dest_is_kept(store: obstore.store.MemoryStore) -> None:
+    class Racing:
+        """The same store, in which another process writes to `dest` just before the upload."""
+
+        def put(self, name: str, data: Any, **options: Any) -> None:
+            store.put(name, b"another")
+            store.put(name, data, **options)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+    with pytest.raises(FileExistsError, match=r"new\.parquet exists"):
+        ps.add_filters((store, NAME), (Racing(), "new.parquet"), "id", upload=True)
+    assert content(store, "new.parquet") == b"another"
+
+
 def test_an_object_that_is_replaced_while_it_is_read_is_a_conflict(store: obstore.store.MemoryStore) -> None:
     ps.add_filters((store, NAME), columns="id", fpp=1e-9, upload=True)
     data = content(store)

@@ -46,6 +46,18 @@ def test_a_folder_that_cannot_be_listed_is_named(data: bytes) -> None:
     assert bucket["mine/f.parquet"] == data
 
 
+@pytest.mark.parametrize("dest", [None, "g.parquet"])
+def test_an_upload_whose_answer_is_lost_has_succeeded(data: bytes, dest: str | None) -> None:
+    """The client tries it again, and the object is no longer the one that was read."""
+    bucket = {"f.parquet": data}
+    with s3_server(bucket, failing=["f.parquet", "g.parquet"]) as options:
+        store = store_at("s3://bucket", options)
+        target = None if dest is None else (store, dest)
+        report = ps.add_filters((store, "f.parquet"), columns="id", dest=target, upload=True)
+    assert report.written
+    assert len(bucket[dest or "f.parquet"]) > len(data)
+
+
 @pytest.mark.parametrize(
     "root", ["https://a.blob.core.windows.net/container", "https://s3.eu-west-1.amazonaws.com/bucket"]
 )

@@ -3,7 +3,7 @@
 import hashlib
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,10 +16,13 @@ KEYS = {"aws_access_key_id": "who", "aws_secret_access_key": "secret", "aws_regi
 
 
 @contextmanager
-def s3_server(bucket: dict[str, bytes], forbidden: str = "nothing") -> Iterator[dict[str, str]]:
+def s3_server(
+    bucket: dict[str, bytes], forbidden: str = "nothing", failing: Collection[str] = ()
+) -> Iterator[dict[str, str]]:
     """Serve the objects of a bucket, and yield the options of obstore.
 
-    Listing the forbidden prefix is denied, and so is reading its objects.
+    Listing the forbidden prefix is denied, and so is reading its objects. If a write changes a failing object, the
+    client gets an error.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -107,6 +110,9 @@ def s3_server(bucket: dict[str, bytes], forbidden: str = "nothing") -> Iterator[
                 self._answer(412)
                 return
             bucket[name] = data
+            if name in failing:
+                self._answer(500)
+                return
             self._answer(200, ETag=f'"{_tag(data)}"')
 
         def do_POST(self) -> None:
