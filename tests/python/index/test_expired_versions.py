@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,8 +15,10 @@ import pytest
 from support import aging
 
 import parsieve as ps
+from parsieve.index import TableIndex
 from parsieve.index.build.expired import ATTEMPTS, repeat_if_expired
 from parsieve.index.view import View
+from parsieve.io.store.base import Stored
 from parsieve.io.store.local import LocalStore
 from parsieve.plan.evidence.index.sieve import MANY_VALUES
 
@@ -171,3 +174,42 @@ def test_a_damaged_file_of_the_newest_version_is_still_damage(tmp_path: Path) ->
     assert next(problem.problem for problem in table.verify_index()) == "it is missing"
     with pytest.raises(ps.ParsieveError, match="build_index\\(\\) to build it again"):
         table.index_stats()
+
+
+def test_an_open_index_lists_only_its_last_versions(tmp_path: Path) -> None:
+    """It also notices that versions were expired, that the newest one was deleted, and that the index is a new one."""
+    listed = []
+
+    class Listing(LocalStore):
+        def list(self, folder: str, after: str = "") -> list[Stored]:
+            found = super().list(folder, after)
+            listed.append(len(found))
+            return found
+
+    source = table_with_updates(tmp_path)
+    index = TableIndex(Listing(tmp_path / "index"))
+
+    def version() -> int:
+        newest = index.refresh()
+        return 0 if newest is None else newest.version
+
+    def path(version: int) -> Path:
+        return tmp_path / "index" / "log" / f"v{version:020d}"
+
+    first = version()
+    assert path(first).exists()
+    listed.clear()
+    assert version() == first
+    assert listed == [1]
+    update_compact_and_expire(source)
+    second = version()
+    assert second > first
+    table = ps.open_table(source, index_location=tmp_path / "index")
+    table.build_index("id", kind="sieve", progress=False)
+    assert version() == second + 1
+    path(second + 1).unlink()
+    assert version() == second
+    shutil.rmtree(tmp_path / "index")
+    assert version() == 0
+    table.build_index("id", kind="sieve", progress=False)
+    assert version() == 1

@@ -9,9 +9,8 @@ import random
 import sys
 import time
 from itertools import pairwise
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -23,6 +22,10 @@ from parsieve.index.log.log import Log
 from parsieve.index.sieve import query
 from parsieve.io.store.open import open_store
 from parsieve.lake.base import Location
+
+if TYPE_CHECKING:
+    # Windows has none.
+    from multiprocessing.context import ForkServerProcess
 
 STORES = pytest.mark.parametrize("in_object_store", [False, True], ids=["folder", "object store"])
 
@@ -82,9 +85,15 @@ def contend(
     lake, version = SavedLake(table), 1
     state: State = grow(r, {}, version)
     lake.save(version, state)
-    # Fork each writer from a server process that has imported all modules.
+    from multiprocessing import forkserver
+
+    # Fork each writer from a server process that has imported all modules. Older versions of Python do not tell it
+    # where these are.
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(["support.programs.index_writer"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        forkserver.ensure_running()
     started = 0
 
     def begin() -> tuple[ForkServerProcess, Path]:
@@ -102,9 +111,10 @@ def contend(
     log = Log(open_store(store))
     try:
         end = time.monotonic() + seconds
-        while time.monotonic() < end and (
-            killed < kills or len(log.stored()) < commits or not collected or not skipped
-        ):
+        while time.monotonic() < end:
+            stored = log.stored()
+            if killed >= kills and len(stored) >= commits and collected and skipped:
+                break
             time.sleep(0.02)
             if r.random() < 0.3:
                 version += 1
@@ -116,8 +126,9 @@ def contend(
                 collected += TableIndex(store).expire(dt.timedelta(days=1), dt.timedelta(seconds=0.3)).files_removed
             for number, (process, note) in enumerate(writers):
                 assert process.is_alive(), f"a writer ended by itself with {process.exitcode}; see its error above"
-                # Only kill writers that have committed.
-                if note.exists() and note.stat().st_size and r.random() < 0.03:
+                # Distribute the kills over the commits. Only kill writers that have committed.
+                is_due = killed * commits < kills * len(stored)
+                if is_due and note.exists() and note.stat().st_size and r.random() < 0.03:
                     process.kill()
                     process.join()
                     writers[number] = begin()

@@ -353,7 +353,7 @@ def test_drafts_are_kept_if_an_earlier_commit_may_have_succeeded() -> None:
             return written
 
     store = Vanishing(MemoryStore(), "index")
-    with contextlib.suppress(ZeroDivisionError), drafting(store) as log:
+    with contextlib.suppress(ZeroDivisionError), drafting(Log(store)) as log:
         log.store.put("roots/1.root", b"x")
         assert put_new(log.store, "commits/v1", b"names the root")
         store.is_connected = True
@@ -369,9 +369,18 @@ def stores(tmp_path: Path) -> Iterator[Store]:
     yield ObjectStore(MemoryStore(), "index")
 
 
+def test_a_listing_may_begin_after_a_file(tmp_path: Path) -> None:
+    for store in stores(tmp_path):
+        for name in ("log/v1", "log/v2", "log/v3", "other/v4"):
+            store.put(name, b"x")
+        assert [entry.name for entry in store.list("log", after="log/v1")] == ["log/v2", "log/v3"]
+        assert store.list("log", after="log/v3") == []
+        assert [entry.name for entry in store.list("log")] == ["log/v1", "log/v2", "log/v3"]
+
+
 def test_only_files_after_the_last_commit_are_drafts(tmp_path: Path) -> None:
     for store in stores(tmp_path):
-        with contextlib.suppress(ZeroDivisionError), drafting(store) as log:
+        with contextlib.suppress(ZeroDivisionError), drafting(Log(store)) as log:
             log.store.put("roots/1.root", b"x")
             assert log.store.put_if_absent("commits/v1", b"names it")
             log.store.put("roots/2.root", b"y")

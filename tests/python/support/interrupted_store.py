@@ -36,6 +36,6 @@ class InterruptedStore(LocalStore):
         self._count_step()
         super().delete(name)
 
-    def list(self, folder: str) -> list[Stored]:
+    def list(self, folder: str, after: str = "") -> list[Stored]:
         self._count_step()
-        return super().list(folder)
+        return super().list(folder, after)

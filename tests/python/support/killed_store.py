@@ -55,9 +55,9 @@ class KilledStore(LocalStore):
     def put_if_absent(self, name: str, data: bytes) -> bool:
         return bool(self._at_write(name, data, lambda: LocalStore.put_if_absent(self, name, data)))
 
-    def list(self, folder: str) -> list[Stored]:
+    def list(self, folder: str, after: str = "") -> list[Stored]:
         self._live()
-        return super().list(folder)
+        return super().list(folder, after)
 
     def delete(self, name: str) -> None:
         self._at_write(name, b"", lambda: LocalStore.delete(self, name))

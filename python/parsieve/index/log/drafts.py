@@ -60,9 +60,9 @@ class Drafts(Store):
             self._names.clear()
         return written
 
-    def list(self, folder: str) -> list[Stored]:
+    def list(self, folder: str, after: str = "") -> list[Stored]:
         """Return the files of a folder."""
-        return self._store.list(folder)
+        return self._store.list(folder, after)
 
     def delete(self, name: str) -> None:
         """Remove a file."""
@@ -88,11 +88,11 @@ class Drafts(Store):
 
 
 @contextlib.contextmanager
-def drafting(store: Store) -> Iterator[Log]:
+def drafting(log: Log) -> Iterator[Log]:
     """Yield a log to commit to. After an error or Ctrl-C, remove the files that were written since the last commit."""
-    drafts = Drafts(store)
+    drafts = Drafts(log.store)
     try:
-        yield Log(drafts)
+        yield log.within(drafts)
     except BaseException:
         drafts.discard()
         raise

@@ -103,6 +103,8 @@ class Folders:
         # Whether `log/` had versions and `commits/` had the guard when they were listed last.
         self.is_moved = False
         self._has_guard = False
+        # The newest version in `log/` when it was listed last.
+        self.last_seen = 0
 
     @property
     def folder(self) -> str:
@@ -112,8 +114,9 @@ class Folders:
     def newest(self) -> tuple[int, Stored] | None:
         """Return the newest version, or None if there is none. One listing is enough once the versions were moved."""
         # The newest version is the first one to be copied, so `log/` never ends with an older one.
-        if moved := self._list(LOG):
+        if moved := self._last_moved():
             self.is_moved = True
+            self.last_seen = moved[-1][0]
             return moved[-1]
         versions = self._list(COMMITS)
         self.is_moved, self._has_guard = False, _has_guard(versions)
@@ -121,13 +124,19 @@ class Folders:
             versions = self._with_log(versions).versions
         return versions[-1] if versions else None
 
-    def scan(self) -> Scan:
-        """List both folders."""
-        return self._with_log(self._list(COMMITS))
+    def _last_moved(self) -> Versions:
+        """Return the versions in `log/`, or only those since the last listing if there are any."""
+        since = self._list(LOG, after=self.last_seen - 1) if self.last_seen > 1 else []
+        # Without any, the index was dropped, or somebody deleted the newest version.
+        return since or self._list(LOG)
 
-    def _with_log(self, versions: Versions) -> Scan:
+    def scan(self, since: int = 0) -> Scan:
+        """List both folders. `since` may leave out older versions in `log/`."""
+        return self._with_log(self._list(COMMITS), since)
+
+    def _with_log(self, versions: Versions, since: int = 0) -> Scan:
         # `log/` is listed last: a version that disappeared from `commits/` meanwhile was copied before.
-        moved = self._list(LOG)
+        moved = self._list(LOG, after=max(since - 1, 0))
         self.is_moved, self._has_guard = bool(moved), _has_guard(versions)
         if not self._has_guard:
             return Scan(False, False, sorted((dict(versions) | dict(moved)).items()), moved, [])
@@ -273,9 +282,9 @@ class Folders:
             # Moving a version needlessly is safe. Ignoring one would lose it.
             return _Guard(is_moving=True)
 
-    def _list(self, folder: str) -> Versions:
+    def _list(self, folder: str, after: int = 0) -> Versions:
         versions = []
-        for file in self._store.list(folder):
+        for file in self._store.list(folder, name_of(after, folder) if after else ""):
             digits = file.name.removeprefix(f"{folder}/v")
             if len(digits) == 20 and digits.isdecimal():
                 versions.append((int(digits), file))

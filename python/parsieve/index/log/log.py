@@ -25,6 +25,12 @@ class Log:
         self._folders = Folders(store, self._has_its_files)
         self._last: tuple[str, bytes, Commit] | None = None  # name, bytes and content of the last version read
 
+    def within(self, store: Store) -> Log:
+        """Return the same log for a store that adds something to this one."""
+        log = Log(store)
+        log._folders.last_seen = self._folders.last_seen
+        return log
+
     def stored(self) -> list[tuple[int, Stored]]:
         """Return the existing versions and their files, oldest first."""
         return self._folders.scan().versions
@@ -71,7 +77,7 @@ class Log:
 
         Other writers may have committed and expired this version number while this writer was suspended.
         """
-        scan = self._folders.scan()
+        scan = self._folders.scan(since=commit.version)
         if scan.has_guard and name == name_of(commit.version):
             # Another writer moved the versions, perhaps together with this one.
             self._folders.move()
@@ -80,7 +86,7 @@ class Log:
                 return False
             scan = self._folders.scan()
         elif not scan.has_guard and name != name_of(commit.version):
-            if all(version == commit.version for version, _ in scan.moved):
+            if all(version == commit.version for version, _ in self._folders.scan().moved):
                 # The index was dropped, which removed the guard last.
                 self.store.delete(name)
                 return False

@@ -115,7 +115,7 @@ class Versions:
 
         self.check_place()
         self.log.store.require_writable()
-        with naming_remedy(), drafting(self.log.store) as log:
+        with naming_remedy(), drafting(self.log) as log:
             yield log
 
     def drop(self, columns: Sequence[str | Sequence[str]] | None = None, schema: pa.Schema | None = None) -> DropReport:

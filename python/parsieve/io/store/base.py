@@ -132,8 +132,8 @@ class Store(ABC):
         """Raise an error if the store is known to be read-only, before a table is read."""
 
     @abstractmethod
-    def list(self, folder: str) -> list[Stored]:
-        """Return the files of a folder, sorted by name."""
+    def list(self, folder: str, after: str = "") -> list[Stored]:
+        """Return the files of a folder, sorted by name. With `after`, return only those whose names are greater."""
 
     @abstractmethod
     def delete(self, name: str) -> None:
@@ -168,7 +168,7 @@ class NoStore(Store):
         """Refuse to write a file."""
         raise UnsupportedError(self._problem)
 
-    def list(self, folder: str) -> list[Stored]:
+    def list(self, folder: str, after: str = "") -> list[Stored]:
         """Return no files."""
         return []
 

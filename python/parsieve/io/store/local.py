@@ -123,13 +123,16 @@ class LocalStore(Store):
             raise
         return temporary
 
-    def list(self, folder: str) -> list[Stored]:
-        """Return the files of a folder."""
+    def list(self, folder: str, after: str = "") -> list[Stored]:
+        """Return the files of a folder, or those whose names are greater than `after`."""
         files = []
+        last = after.removeprefix(f"{folder}/")
         no_folder = (FileNotFoundError, NotADirectoryError) if self._is_below_a_file() else (FileNotFoundError,)
         try:
             with contextlib.suppress(*no_folder), os.scandir(self.root / folder) as entries:
                 for entry in entries:
+                    if entry.name <= last:
+                        continue
                     # A file may be deleted after it is listed.
                     with contextlib.suppress(FileNotFoundError):
                         state = entry.stat()

@@ -82,11 +82,12 @@ class ObjectStore(Store):
             raise OSError(f"{self}/{name}: the write failed, but may have reached the store: {reason}") from error
         return True
 
-    def list(self, folder: str) -> list[Stored]:
-        """Return the files of a folder."""
+    def list(self, folder: str, after: str = "") -> list[Stored]:
+        """Return the files of a folder, or those whose names are greater than `after`."""
         files = []
+        offset = self._prefix + after if after else None
         with os_errors(self):
-            for page in self._obstore.list(self._store, f"{self._prefix}{folder}/"):
+            for page in self._obstore.list(self._store, f"{self._prefix}{folder}/", offset=offset):
                 for meta in page:
                     name = meta["path"].removeprefix(self._prefix)
                     files.append(Stored(name, int(meta["size"]), meta["last_modified"].timestamp()))

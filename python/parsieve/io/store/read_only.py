@@ -68,14 +68,14 @@ class MountedStore(Store):
                 # Only deletions need the modification time, and a read-only store has none.
                 yield _File(entry["name"], int(entry["size"] or 0), 0.0)
 
-    def list(self, folder: str) -> list[Stored]:
-        """Return the files of a folder."""
+    def list(self, folder: str, after: str = "") -> list[Stored]:
+        """Return the files of a folder, or those whose names are greater than `after`."""
         base = f"{self._root}/{folder}"
         files = self._by_pyarrow(base) if hasattr(self._filesystem, "get_file_info") else self._by_fsspec(base)
         with any_os_errors(self):
             stored = sorted(Stored(f"{folder}/{path.rpartition('/')[2]}", size, when) for path, size, when in files)
         self._count(0)
-        return stored
+        return [file for file in stored if file.name > after]
 
     def require_writable(self) -> NoReturn:
         """Refuse: the store is read-only."""

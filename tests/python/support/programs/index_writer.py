@@ -31,8 +31,10 @@ def main(table: str, folder: str, notes: str, seed: str, in_object_store: bool =
     r = random.Random(int(seed))
     lake = SavedLake(Path(table))
     fd = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    index = TableIndex(location)
     while True:
-        index = TableIndex(location)
+        if r.random() < 0.2:
+            index = TableIndex(location)
         newest = index.refresh()
         before = newest.version if newest else 0
         at = max(1, lake.newest() - r.choice([0, 0, 0, 1]))
