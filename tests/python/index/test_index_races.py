@@ -18,9 +18,10 @@ from support.models.model_lake import ModelLake, place
 import parsieve as ps
 from parsieve import ConflictError
 from parsieve.index import TableIndex
+from parsieve.index.log.log import Log
 from parsieve.index.sieve import query
 from parsieve.io import document
-from parsieve.io.store.base import Data
+from parsieve.io.store.base import Data, Stored
 from parsieve.io.store.local import LocalStore
 from parsieve.io.store.objects import ObjectStore
 from parsieve.lake.base import ColumnPath, Slice
@@ -129,6 +130,54 @@ def collect_garbage(folder: Path) -> int:
     """Remove unreferenced files of any age, and return their number."""
     # With a negative age, files that were written just now are garbage too.
     return TableIndex(folder).expire(dt.timedelta(days=1), dt.timedelta(seconds=-5)).files_removed
+
+
+class Overtaken(LocalStore):
+    """A store that misses the last version but one in one of its listings, as if two were put while it ran."""
+
+    meanwhile: Callable[[], object] | None = None
+    earlier_listings = 0
+
+    def list(self, folder: str, after: str = "") -> list[Stored]:
+        if folder != "log" or self.meanwhile is None:
+            return super().list(folder, after)
+        if self.earlier_listings:
+            self.earlier_listings -= 1
+            return super().list(folder, after)
+        action, self.meanwhile = self.meanwhile, None
+        action()
+        files = super().list(folder, after)
+        return [*files[:-2], files[-1]]
+
+
+def test_a_listing_that_misses_a_version_has_no_gap(tmp_path: Path) -> None:
+    lake = ModelLake(SCHEMA)
+    theirs = TableIndex(tmp_path)
+    theirs.build(lake, lake.change({place("a"): rows([1])}), ["k"], progress=False)
+
+    def commit_two() -> None:
+        for key in (2, 3):
+            theirs.update(lake, lake.change({place("a"): rows([key])}), progress=False, compaction=False)
+
+    def versions() -> list[int]:
+        return [version for version, _ in Log(LocalStore(tmp_path)).stored()]
+
+    store = Overtaken(tmp_path)
+    store.meanwhile, store.earlier_listings = commit_two, 1
+    assert TableIndex(store).expire(dt.timedelta(days=1)).versions_removed == 0
+    assert versions() == [1, 2, 3]
+
+    class Late(Overtaken):
+        """A store in which others put two versions after this writer's one."""
+
+        def put_if_absent(self, name: str, data: bytes) -> bool:
+            if len(versions()) == 3:
+                self.meanwhile = commit_two
+            return super().put_if_absent(name, data)
+
+    fourth = lake.change({place("a"): rows([4])})
+    TableIndex(Late(tmp_path)).update(lake, fourth, progress=False, compaction=False)
+    assert versions() == [1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.parametrize("operation", ["build", "update", "compact"])

@@ -121,14 +121,15 @@ def contend(
                 state = grow(r, state, version)
                 lake.save(version, state)
             skipped += check_reader(r, lake, store)
-            if r.random() < 0.1:
+            # An expiry reads all versions.
+            if r.random() < 50 / max(500, len(stored)):
                 # The garbage age is shorter than a slow writer needs, so such writers get a conflict.
                 collected += TableIndex(store).expire(dt.timedelta(days=1), dt.timedelta(seconds=0.3)).files_removed
             for number, (process, note) in enumerate(writers):
                 assert process.is_alive(), f"a writer ended by itself with {process.exitcode}; see its error above"
                 # Distribute the kills over the commits. Only kill writers that have committed.
                 is_due = killed * commits < kills * len(stored)
-                if is_due and note.exists() and note.stat().st_size and r.random() < 0.03:
+                if is_due and note.exists() and note.stat().st_size and r.random() < 0.3:
                     process.kill()
                     process.join()
                     writers[number] = begin()

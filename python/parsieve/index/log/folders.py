@@ -283,6 +283,21 @@ class Folders:
             return _Guard(is_moving=True)
 
     def _list(self, folder: str, after: int = 0) -> Versions:
+        """Return the versions in a folder, or those after one of them.
+
+        A listing takes some time. If two versions are put meanwhile, it may contain only the second one. The next
+        listing contains both.
+        """
+        versions = self._list_once(folder, after)
+        numbers = [version for version, file in versions if file.name != GUARD]
+        if numbers and numbers[-1] - numbers[0] >= len(numbers):
+            again = self._list_once(folder, after)
+            known = [entry for entry in again if entry[0] <= numbers[-1] or entry[1].name == GUARD]
+            # Without any, all of them have expired.
+            return known or again
+        return versions
+
+    def _list_once(self, folder: str, after: int) -> Versions:
         versions = []
         for file in self._store.list(folder, name_of(after, folder) if after else ""):
             digits = file.name.removeprefix(f"{folder}/v")

@@ -29,6 +29,8 @@ def main(table: str, folder: str, notes: str, seed: str, in_object_store: bool =
     """Build, update and compact in an endless loop."""
     location = index_location(Path(folder), in_object_store)
     r = random.Random(int(seed))
+    # Let the process that checks the index run first.
+    os.nice(10)
     lake = SavedLake(Path(table))
     fd = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     index = TableIndex(location)
