@@ -71,11 +71,13 @@ def contend(
     seed: int,
     *,
     number_of_writers: int = 8,
+    pause: float = 0.02,
     in_object_store: bool = False,
 ) -> int:
     """Let writers compete until the numbers of commits and kills are reached, or the time is over.
 
-    With `in_object_store`, the index is in an object store. Return the number of commits.
+    With `in_object_store`, the index is in an object store. After each check of the index, wait for `pause` seconds.
+    Return the number of commits.
     """
     r = random.Random(seed)
     table, folder, notes = tmp_path / "table", tmp_path / "index", tmp_path / "notes"
@@ -115,7 +117,7 @@ def contend(
             stored = log.stored()
             if killed >= kills and len(stored) >= commits and collected and skipped:
                 break
-            time.sleep(0.02)
+            time.sleep(pause)
             if r.random() < 0.3:
                 version += 1
                 state = grow(r, state, version)
@@ -175,6 +177,13 @@ def test_eight_writers_lose_no_commit_and_readers_lose_no_row(tmp_path: Path, in
 def test_sixteen_writers_lose_none_of_16_000_commits(tmp_path: Path, in_object_store: bool) -> None:
     wanted = 16_000
     commits = contend(
-        tmp_path, wanted, kills=100, seconds=7000, seed=2, number_of_writers=16, in_object_store=in_object_store
+        tmp_path,
+        wanted,
+        kills=100,
+        seconds=7000,
+        seed=2,
+        number_of_writers=16,
+        pause=0.3,
+        in_object_store=in_object_store,
     )
     assert commits >= wanted
