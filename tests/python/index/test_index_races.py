@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -285,6 +285,20 @@ def test_a_notice_of_a_killed_collector_counts_until_it_is_old(tmp_path: Path) -
     (tmp_path / "garbage/0-2.garbage").unlink()
     index.update(lake, lake.snapshot(), progress=False)
     assert_complete_and_correct(index, lake)
+
+
+@pytest.mark.parametrize("method", ["put", "put_if_absent"])
+def test_a_write_that_takes_longer_than_the_garbage_age_gets_a_conflict(tmp_path: Path, method: str) -> None:
+    class Slow(LocalStore):
+        """A store whose temporary files are removed while they are written."""
+
+        def _write(self, name: str, chunks: Iterable[bytes]) -> Path:
+            temporary = super()._write(name, chunks)
+            temporary.unlink()
+            return temporary
+
+    with pytest.raises(ConflictError, match=r"roots/\.tmp-.*run it again"):
+        getattr(Slow(tmp_path), method)("roots/1.root", b"x")
 
 
 def test_the_unfinished_notice_of_a_killed_collector_does_not_count(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import os
 import random
 import sys
 import time
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,10 @@ from support.models.model_lake import SavedLake, place
 from support.programs import index_writer
 
 from parsieve.index import TableIndex
+from parsieve.index.log.commit import Commit
 from parsieve.index.log.log import Log
 from parsieve.index.sieve import query
+from parsieve.io.store.base import Stored
 from parsieve.io.store.open import open_store
 from parsieve.lake.base import Location
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerProcess
 
 STORES = pytest.mark.parametrize("in_object_store", [False, True], ids=["folder", "object store"])
+
+# How many of the newest versions no writer withdraws any more. Twice as many do not expire.
+KEPT = 200
 
 State = dict[Location, tuple[str, list[int]]]
 
@@ -76,8 +81,8 @@ def contend(
 ) -> int:
     """Let writers compete until the numbers of commits and kills are reached, or the time is over.
 
-    With `in_object_store`, the index is in an object store. After each check of the index, wait for `pause` seconds.
-    Return the number of commits.
+    The last versions stay in the index, and the others expire. With `in_object_store`, the index is in an object store.
+    After each check of the index, wait for `pause` seconds. Return the number of commits.
     """
     r = random.Random(seed)
     table, folder, notes = tmp_path / "table", tmp_path / "index", tmp_path / "notes"
@@ -108,6 +113,13 @@ def contend(
         process.start()
         return process, note
 
+    history: dict[int, Commit] = {}
+
+    def note_commits(stored: Sequence[tuple[int, Stored]]) -> None:
+        for number, file in stored:
+            if number not in history:
+                history[number] = log.read(number, file)
+
     writers = [begin() for _ in range(number_of_writers)]
     skipped = killed = collected = 0
     log = Log(open_store(store))
@@ -115,7 +127,8 @@ def contend(
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             stored = log.stored()
-            if killed >= kills and len(stored) >= commits and collected and skipped:
+            number_of_commits = max((number for number, _ in stored), default=0)
+            if killed >= kills and number_of_commits >= commits and collected and skipped:
                 break
             time.sleep(pause)
             if r.random() < 0.3:
@@ -123,14 +136,17 @@ def contend(
                 state = grow(r, state, version)
                 lake.save(version, state)
             skipped += check_reader(r, lake, store)
-            # An expiry reads all versions.
-            if r.random() < 50 / max(500, len(stored)):
+            if r.random() < 0.1:
+                limit: dt.timedelta | dt.datetime = dt.timedelta(days=1)
+                if len(stored) > 2 * KEPT:
+                    note_commits(stored[:-KEPT])
+                    limit = dt.datetime.fromtimestamp(stored[-2 * KEPT][1].modified, dt.UTC)
                 # The garbage age is shorter than a slow writer needs, so such writers get a conflict.
-                collected += TableIndex(store).expire(dt.timedelta(days=1), dt.timedelta(seconds=0.3)).files_removed
+                collected += TableIndex(store).expire(limit, dt.timedelta(seconds=0.3)).files_removed
             for number, (process, note) in enumerate(writers):
                 assert process.is_alive(), f"a writer ended by itself with {process.exitcode}; see its error above"
                 # Distribute the kills over the commits. Only kill writers that have committed.
-                is_due = killed * commits < kills * len(stored)
+                is_due = killed * commits < kills * number_of_commits
                 if is_due and note.exists() and note.stat().st_size and r.random() < 0.3:
                     process.kill()
                     process.join()
@@ -140,26 +156,27 @@ def contend(
         for process, _ in writers:
             process.kill()
             process.join()
-    stored_commits = [log.read(number) for number, _ in log.stored()]
-    assert [commit.version for commit in stored_commits] == list(range(1, len(stored_commits) + 1))
-    assert all(later.parent == earlier.writer for earlier, later in pairwise(stored_commits))
-    assert len({commit.writer for commit in stored_commits}) == len(stored_commits)
-    written = {commit.version: commit.writer for commit in stored_commits}
+    note_commits(log.stored())
+    assert sorted(history) == list(range(1, len(history) + 1))
+    assert all(history[number].parent == history[number - 1].writer for number in range(2, len(history) + 1))
+    written = {number: commit.writer for number, commit in history.items()}
+    assert len(set(written.values())) == len(written)
     acknowledged = [line.split() for note in notes.iterdir() for line in note.read_text().splitlines()]
     # A writer may be killed before it writes the last note, but all existing notes must be true. Each killed writer
     # had written at least one.
     assert len(acknowledged) >= max(killed, 1)
     assert all(written[int(number)] == writer for number, writer in acknowledged)
-    assert len(stored_commits) > 5
+    assert len(history) > 5
     assert collected > 0
     index = TableIndex.open(store)
     assert index is not None
     files = folder / "index" if in_object_store else folder
-    assert [part.name for part in stored_commits[-1].parts() if part.name and not (files / part.name).exists()] == []
+    newest = history[len(history)]
+    assert [part.name for part in newest.parts() if part.name and not (files / part.name).exists()] == []
     index.update(lake, lake.snapshot(), progress=False)
     assert index.verify(lake, lake.snapshot()) == []
     assert skipped > 0
-    return len(stored_commits)
+    return len(history)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from parsieve._core import UnsupportedError
+from parsieve.errors import ConflictError
 from parsieve.io import fd as descriptors
 from parsieve.io.fd import BINARY, sync_folder
 from parsieve.io.store.base import Data, Store, Stored, chunks_of
@@ -62,6 +63,8 @@ class LocalStore(Store):
             temporary = self._write(name, chunks_of(data))
             try:
                 temporary.replace(self.root / name)
+            except FileNotFoundError as error:
+                raise _removed(temporary) from error
             except BaseException:
                 _remove(temporary)
                 raise
@@ -78,6 +81,8 @@ class LocalStore(Store):
                 _publish(temporary, target)
             except FileExistsError:
                 return False
+            except FileNotFoundError as error:
+                raise _removed(temporary) from error
             finally:
                 _remove(temporary)
             sync_folder(target.parent)
@@ -160,6 +165,12 @@ def naming_index_folder(path: Path) -> Iterator[None]:
         if error.filename is None and error.errno is not None:
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def _removed(temporary: Path) -> ConflictError:
+    return ConflictError(
+        f"{temporary}: another process removed this unfinished file, because the write took too long; run it again"
+    )
 
 
 def _is_read_only(folder: Path) -> bool:
