@@ -18,6 +18,7 @@ from support.models.model_lake import ModelLake, place
 import parsieve as ps
 from parsieve import ConflictError
 from parsieve.index import TableIndex
+from parsieve.index.log.folders import put_new
 from parsieve.index.log.log import Log
 from parsieve.index.sieve import query
 from parsieve.io import document
@@ -287,18 +288,24 @@ def test_a_notice_of_a_killed_collector_counts_until_it_is_old(tmp_path: Path) -
     assert_complete_and_correct(index, lake)
 
 
-@pytest.mark.parametrize("method", ["put", "put_if_absent"])
-def test_a_write_that_takes_longer_than_the_garbage_age_gets_a_conflict(tmp_path: Path, method: str) -> None:
+def test_a_write_that_takes_longer_than_the_garbage_age_gets_a_conflict(tmp_path: Path) -> None:
     class Slow(LocalStore):
-        """A store whose temporary files are removed while they are written."""
+        """A store in which another process removes the first unfinished file."""
+
+        is_removed = False
 
         def _write(self, name: str, chunks: Iterable[bytes]) -> Path:
             temporary = super()._write(name, chunks)
-            temporary.unlink()
+            if not self.is_removed:
+                temporary.unlink()
+                self.is_removed = True
             return temporary
 
     with pytest.raises(ConflictError, match=r"roots/\.tmp-.*run it again"):
-        getattr(Slow(tmp_path), method)("roots/1.root", b"x")
+        Slow(tmp_path).put("roots/1.root", b"x")
+    # A commit is tried again.
+    assert put_new(Slow(tmp_path), "log/v1", b"x")
+    assert (tmp_path / "log" / "v1").read_bytes() == b"x"
 
 
 def test_the_unfinished_notice_of_a_killed_collector_does_not_count(tmp_path: Path) -> None:

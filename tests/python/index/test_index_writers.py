@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 STORES = pytest.mark.parametrize("in_object_store", [False, True], ids=["folder", "object store"])
 
-# How many of the newest versions no writer withdraws any more. Twice as many do not expire.
+# A writer may withdraw one of this many newest versions, but no earlier one. Twice as many do not expire.
 KEPT = 200
 
 State = dict[Location, tuple[str, list[int]]]
@@ -92,10 +92,9 @@ def contend(
     lake, version = SavedLake(table), 1
     state: State = grow(r, {}, version)
     lake.save(version, state)
-    from multiprocessing import forkserver
+    from multiprocessing import forkserver  # Windows has none.
 
-    # Fork each writer from a server process that has imported all modules. Older versions of Python do not tell it
-    # where these are.
+    # Fork each writer from a server process that has imported all modules. Python 3.11 does not pass `sys.path` to it.
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(["support.programs.index_writer"])
     with pytest.MonkeyPatch.context() as patch:

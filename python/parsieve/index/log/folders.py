@@ -131,7 +131,7 @@ class Folders:
         return since or self._list(LOG)
 
     def scan(self, since: int = 0) -> Scan:
-        """List both folders. `since` may leave out older versions in `log/`."""
+        """List both folders. With `since`, leave out the versions in `log/` that are older."""
         return self._with_log(self._list(COMMITS), since)
 
     def _with_log(self, versions: Versions, since: int = 0) -> Scan:

@@ -64,7 +64,9 @@ class LocalStore(Store):
             try:
                 temporary.replace(self.root / name)
             except FileNotFoundError as error:
-                raise _removed(temporary) from error
+                raise ConflictError(
+                    f"{temporary}: another process removed this unfinished file or its folder; run it again"
+                ) from error
             except BaseException:
                 _remove(temporary)
                 raise
@@ -81,8 +83,6 @@ class LocalStore(Store):
                 _publish(temporary, target)
             except FileExistsError:
                 return False
-            except FileNotFoundError as error:
-                raise _removed(temporary) from error
             finally:
                 _remove(temporary)
             sync_folder(target.parent)
@@ -165,12 +165,6 @@ def naming_index_folder(path: Path) -> Iterator[None]:
         if error.filename is None and error.errno is not None:
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
-
-
-def _removed(temporary: Path) -> ConflictError:
-    return ConflictError(
-        f"{temporary}: another process removed this unfinished file, because the write took too long; run it again"
-    )
 
 
 def _is_read_only(folder: Path) -> bool:
