@@ -403,6 +403,18 @@ mod tests {
     }
 
     #[test]
+    fn records_are_buffered_until_their_page_ends() {
+        let mut builder = Builder::<u64>::new(2, SMALL).unwrap();
+        for key in 0..1000 {
+            builder.push(key, 0, 1).unwrap();
+            builder.push(key, 1, 1).unwrap();
+            let written: u64 = builder.encoder.built.segments.iter().map(|segment| segment.counts.keys).sum();
+            assert_eq!(u64::try_from(builder.buffered()).unwrap(), 2 * (key + 1 - written));
+        }
+        assert!(builder.take_segments().len() > 1);
+    }
+
+    #[test]
     fn unordered_keys_and_unknown_locations_are_rejected() {
         let mut builder = Builder::<u64>::new(2, Options::default()).unwrap();
         builder.push(5, 1, 1).unwrap();

@@ -135,3 +135,76 @@ impl<K: ArrowKey> Merge<K> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sieve::record::pairs::RunWriter;
+    use proptest::prelude::*;
+
+    type Pair = (u64, u32, u64);
+
+    /// Writes sorted pairs as chunks of `len` pairs.
+    fn chunks(pairs: &[Pair], len: usize) -> Vec<Vec<u8>> {
+        let write = |pairs: &[Pair]| {
+            let mut writer = RunWriter::default();
+            pairs.iter().for_each(|&(key, location, rows)| writer.push(key, location, rows));
+            writer.finish()
+        };
+        pairs.chunks(len).flat_map(write).collect()
+    }
+
+    /// Merges runs of which each has chunks of `len` pairs.
+    fn merge(runs: &[Vec<Pair>], len: usize, until: Option<u64>) -> Vec<Pair> {
+        let mut merge = Merge::new(runs.len()).until(until);
+        let mut feeds: Vec<_> = runs.iter().map(|run| chunks(run, len).into_iter()).collect();
+        let mut merged = Vec::new();
+        let mut take = |key, location, rows| {
+            merged.push((key, location, rows));
+            Ok(())
+        };
+        while let Some(run) = merge.pour(&mut take).unwrap() {
+            merge.feed(run, feeds[run].next()).unwrap();
+        }
+        // A merge that has ended passes on nothing more.
+        assert_eq!(merge.pour(&mut take).unwrap(), None);
+        merged
+    }
+
+    #[test]
+    fn runs_are_fed_only_while_they_wait() {
+        let mut merge = Merge::<u64>::new(2);
+        let one = chunks(&[(5, 0, 1)], 1).remove(0);
+        merge.feed(0, Some(one.clone())).unwrap();
+        assert_eq!(merge.pour(|_, _, _| Ok(())).unwrap(), Some(1));
+        let error = merge.feed(0, Some(one)).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::SieveOption("a run that is not waiting cannot be fed"));
+        merge.feed(1, None).unwrap();
+        assert_eq!(merge.pour(|_, _, _| Ok(())).unwrap(), Some(0));
+    }
+
+    proptest! {
+        #[test]
+        fn merged_runs_are_sorted_and_complete(
+            runs in proptest::collection::vec(proptest::collection::vec((0u64..30, 0u32..4, 1u64..4), 0..40), 0..5),
+            len in 1usize..8,
+            until in proptest::option::of(0u64..32),
+        ) {
+            let runs: Vec<Vec<Pair>> = runs
+                .into_iter()
+                .map(|mut run| {
+                    run.sort_unstable();
+                    run
+                })
+                .collect();
+            let mut merged = merge(&runs, len, until);
+            let order = |pair: &Pair| (pair.0, pair.1);
+            prop_assert!(merged.windows(2).all(|pair| order(&pair[0]) <= order(&pair[1])));
+            let mut expected = runs.concat();
+            expected.retain(|pair| until.is_none_or(|until| pair.0 < until));
+            expected.sort_unstable();
+            merged.sort_unstable();
+            prop_assert_eq!(merged, expected);
+        }
+    }
+}
