@@ -14,6 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import fsspec
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -304,7 +305,10 @@ def test_empty_checkpoints_are_ignored(tmp_path: Path, ending: str) -> None:
     last.write_text(f"{last.read_text()}\n{first.read_text()}")
     (log / f"{2:020}.checkpoint.{ending}").touch()
     table = ps.open_table(tmp_path)
-    assert len(table.plan("a >= 0").files) == DeltaTable(str(tmp_path)).to_pyarrow_table().num_rows == 4
+    assert len(table.plan("a >= 0").files) == 4
+    # deltalake 1.5 fails, or reads only the commits after the empty checkpoint.
+    if not deltalake.__version__.startswith("1.5."):
+        assert DeltaTable(str(tmp_path)).to_pyarrow_table().num_rows == 4
     for path in (log / f"{1:020}.checkpoint.parquet", log / "_last_checkpoint", first):
         path.unlink()
     with pytest.raises(ps.UnsupportedError, match=rf"version 0 is missing .*, and 0+2.checkpoint.{ending} is empty"):
