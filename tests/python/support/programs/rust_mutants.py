@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -59,6 +60,9 @@ def run_mutants(folder: str, part: str, features: str, output: Path) -> None:
 
     Raises if cargo-mutants cannot run, or if the tests fail without a change.
     """
+    # cargo-mutants copies the repository, without the files of other writers that are next to it.
+    if (ROOT.parent / "shared").exists():
+        (output / "shared").symlink_to(ROOT.parent / "shared")
     config = output / "nextest.toml"
     names = {"folder": folder.replace("/", "::"), "slow": SLOW}
     config.write_text(TEST_ORDER.format(**names))
@@ -72,6 +76,7 @@ def run_mutants(folder: str, part: str, features: str, output: Path) -> None:
             *("--timeout", str(TEST_LIMIT), "--output", str(output)),
         ],
         cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(output)},
         check=False,
     )
     # 2: the tests missed a change. 3: they took too long.
