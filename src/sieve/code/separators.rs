@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn keys_that_share_many_bits_find_their_runs() {
-        for shared in [30, 31, 32, 33, 62, 63, 64, 65, 100] {
+        for shared in [30, 31, 32, 33, 62, 63, 64, 65, 100, 116] {
             let prefix = (u128::MAX / 3) >> (128 - shared) << 12;
             for (last, first) in [(4, 5), (7, 8)] {
                 for distribution in [Distribution::Scattered, Distribution::Clumped] {

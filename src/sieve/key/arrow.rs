@@ -401,6 +401,17 @@ mod tests {
     }
 
     #[test]
+    fn a_row_of_a_list_can_have_several_values() {
+        let item = Arc::new(arrow_schema::Field::new("item", DataType::Int64, true));
+        let fixed = DataType::FixedSizeList(item.clone(), 2);
+        let in_struct = DataType::Struct(vec![arrow_schema::Field::new("a", fixed.clone(), true)].into());
+        for list in [DataType::List(item.clone()), DataType::LargeList(item), fixed, in_struct] {
+            assert!(Axis::of(&list).unwrap().repeated, "{list}");
+        }
+        assert!(!Axis::of(&DataType::Int64).unwrap().repeated);
+    }
+
+    #[test]
     fn other_units_and_unordered_types_are_rejected() {
         let axis = Axis::of(&DataType::Timestamp(TimeUnit::Microsecond, None)).unwrap();
         let other: ArrayRef = Arc::new(arrow_array::TimestampMillisecondArray::from(vec![1]));

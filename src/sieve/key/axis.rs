@@ -415,6 +415,11 @@ mod tests {
     }
 
     #[test]
+    fn only_byte_strings_take_memory_outside_the_key() {
+        assert_eq!((Key::heap_bytes(&5u64), Key::heap_bytes(&5u128), Bytes::new(b"five").heap_bytes()), (0, 0, 4));
+    }
+
+    #[test]
     fn composite_keys_sort_by_their_columns() {
         let key = |text: &[u8], word| Composite::default().bytes(text).word(word).key();
         let ordered =

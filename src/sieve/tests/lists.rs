@@ -36,6 +36,10 @@ fn many_keys_in_the_same_locations_take_little_memory() {
     let all: Vec<u32> = (0..LOCATIONS).collect();
     assert_eq!(answer(&build(everywhere.collect(), &[], Options::default()), &keys), all);
 
+    // The last key is in another location than the many before it.
+    let pairs = (0..1999).map(|key| (key, 5)).chain([(1999, 7)]);
+    assert_eq!(answer(&build(pairs.collect(), &[], Options::default()), &keys), [5, 7]);
+
     // Each key in one location, but all locations reach over all keys.
     let spread = (0..LOCATIONS).flat_map(|location| [(0, location), (5000, location)]);
     let scattered: Vec<(u64, u32)> = (1..2000).zip((0..LOCATIONS).cycle()).chain(spread).collect();

@@ -66,6 +66,43 @@ fn large_tables_load_unit_pages_on_demand() {
 }
 
 #[test]
+fn only_the_pages_that_a_query_needs_are_requested() {
+    let mut world = large();
+    let half = world.next / 2;
+    for (_, slice) in world.slices.iter_mut().filter(|(id, _)| **id < half) {
+        slice.units.iter_mut().for_each(|rows| rows.retain(Option::is_some));
+    }
+    world.rebuild();
+    let timeline = world.open();
+    let all = timeline.needs_slices(None);
+    let root = UnitRoot::<u64>::read(&world.root).unwrap().0;
+    assert_eq!(root.pages.len(), all.len());
+    for (page, need) in root.pages.iter().zip(&all) {
+        for position in [page.first_slice, page.first_slice + page.num_slices - 1] {
+            let id = root.slices.at(position).unwrap().id;
+            assert_eq!(timeline.needs_slices(Some(&[id])), [*need]);
+        }
+    }
+    let with_nulls = timeline.needs(&Query::Null);
+    assert!(!with_nulls.is_empty() && all.ends_with(&with_nulls) && !with_nulls.contains(&all[0]));
+}
+
+#[test]
+fn a_page_may_have_the_greatest_number_of_units() {
+    let mut world = World::<u64>::new(SMALL, &mut Random(1), 1);
+    world.slices.clear();
+    let row_groups = vec![20; 2048];
+    for id in 0..2 {
+        let units = (0..2048).map(|unit| vec![Some(unit % 3)]).collect();
+        world.slices.insert(id, Slice { cut: Cut::RowGroups, row_groups: row_groups.clone(), units });
+    }
+    world.rebuild();
+    let root = UnitRoot::<u64>::read(&world.root).unwrap().0;
+    assert_eq!(root.pages.iter().map(|page| (page.num_slices, page.num_units)).collect::<Vec<_>>(), [(2, 4096)]);
+    assert_eq!(world.answer(&world.open_all(), &Query::Point(2)), world.truth(|row| *row == Some(2)));
+}
+
+#[test]
 fn swapped_parts_are_refused() {
     let world = large();
     let mut timeline = world.open();
