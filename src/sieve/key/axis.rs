@@ -420,6 +420,29 @@ mod tests {
     }
 
     #[test]
+    fn byte_strings_share_the_same_bits_in_either_order() {
+        for (a, b, bits) in [("a", "ab", 9), ("a", "a\0\0\u{1}", 31), ("ab", "ac", 15), ("a", "a\0", u32::MAX)] {
+            let (a, b) = (Bytes::new(a.as_bytes()), Bytes::new(b.as_bytes()));
+            assert_eq!((a.common_bits(&b), b.common_bits(&a)), (bits, bits));
+        }
+    }
+
+    #[test]
+    fn a_key_has_at_most_the_greatest_length() {
+        let half = MAX_KEY_BYTES / 2;
+        let previous = Bytes::new(&vec![1; MAX_KEY_BYTES]);
+        let key = Bytes::new(&[vec![1; half], vec![2; MAX_KEY_BYTES - half]].concat());
+        let mut written = Vec::new();
+        key.write_after(Some(&previous), &mut written);
+        assert_eq!(Bytes::read_after(Some(&previous), &mut Cursor::new(&written, 0)), Ok(key));
+        let mut longer = Vec::new();
+        put_varint(&mut longer, to_u64(MAX_KEY_BYTES));
+        longer.extend([1, 7]);
+        let error = Bytes::read_after(Some(&previous), &mut Cursor::new(&longer, 0)).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::SieveMalformed { field: "key" });
+    }
+
+    #[test]
     fn composite_keys_sort_by_their_columns() {
         let key = |text: &[u8], word| Composite::default().bytes(text).word(word).key();
         let ordered =
