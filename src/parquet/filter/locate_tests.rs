@@ -216,6 +216,23 @@ fn one_value_in_a_large_filter_takes_one_round_of_96_bytes() {
 }
 
 #[test]
+fn an_encrypted_filter_ends_where_its_metadata_says() {
+    let module = |len: u32| [&len.to_le_bytes()[..], &vec![0xff; to_usize(len.into()).unwrap()]].concat();
+    let bytes = [module(128), module(60), vec![0xff; 100]].concat();
+    let extent = |length, data_end| {
+        let protection = Protection::FooterKey;
+        let location = FilterLocation { row_group: 0, column: 0, offset: 0, length, protection, data_end };
+        drive(&bytes, |fetched| location.extent(fetched))
+    };
+    assert_eq!(extent(Some(196), 296).unwrap().0, FilterBytes::Encrypted(0..196));
+    assert_eq!(extent(None, 296).unwrap().0, FilterBytes::Encrypted(0..196));
+    assert_eq!(extent(None, 196).unwrap().0, FilterBytes::Encrypted(0..196));
+    for (length, data_end) in [(Some(195), 296), (Some(197), 296), (Some(134), 296), (None, 195), (None, 134)] {
+        assert!(extent(length, data_end).is_err(), "{length:?} {data_end}");
+    }
+}
+
+#[test]
 fn damaged_filters_are_errors_or_complete_filters() {
     let Some(file) = fixtures::file(FILES[1]) else { return };
     for at in 253..253 + 24 {

@@ -319,6 +319,49 @@ mod tests {
     }
 
     #[test]
+    fn dates_in_the_old_calendar_of_spark_are_not_probed() {
+        use arrow_array::Date32Array;
+        use parquet::file::metadata::KeyValue;
+
+        let schema = Arc::new(Schema::new(vec![Field::new("day", DataType::Date32, false)]));
+        let days = |range: Range<i32>| Arc::new(Date32Array::from_iter_values(range)) as ArrayRef;
+        for (mark, is_probed) in [("org.apache.spark.legacyDateTime", false), ("org.apache.spark.version", true)] {
+            let properties = WriterProperties::builder()
+                .set_bloom_filter_enabled(true)
+                .set_bloom_filter_fpp(1e-9)
+                .set_key_value_metadata(Some(vec![KeyValue::new(mark.to_owned(), String::new())]))
+                .build();
+            let mut file = Vec::new();
+            let mut writer = ArrowWriter::try_new(&mut file, schema.clone(), Some(properties)).unwrap();
+            writer.write(&RecordBatch::try_new(schema.clone(), vec![days(0..1000)]).unwrap()).unwrap();
+            writer.close().unwrap();
+            let opened = fixtures::open(&file).unwrap();
+            // One value reads a block of the filter, and many values read all of it.
+            for (absent, is_complete) in [(5000..5001, false), (5000..5400, true)] {
+                let location = opened.filter_location(0, 0).unwrap().unwrap();
+                assert_eq!(is_read_completely(&location, absent.len()), is_complete);
+                let probe = Probe::new(&days(absent), opened.metadata.leaves()[0].column_type().unwrap()).unwrap();
+                let probes = [ColumnProbe { column: 0, probe }];
+                let (verdicts, _) =
+                    drive(&file, |fetched| Ok(opened.might_contain(&probes, 0, None, fetched))).unwrap();
+                assert_eq!((verdicts.may_contain, verdicts.unusable.len()), (vec![!is_probed], 0));
+            }
+        }
+    }
+
+    #[test]
+    fn headers_of_plaintext_filters_can_be_cached() {
+        let Some(file) = fixtures::file("data_index_bloom_encoding_stats") else { return };
+        let opened = fixtures::open(&file).unwrap();
+        let probes = [0, 1].map(|column| ColumnProbe { column, probe: Probe::ANYTHING });
+        let mut fetched = Fetched::new();
+        assert_eq!(opened.headers(0..1, &probes, &fetched), []);
+        fetched.insert(192, file[192..256].to_vec());
+        let header = crate::bloom::header::encode(32).unwrap();
+        assert_eq!(opened.headers(0..1, &probes, &fetched), [(192, header)]);
+    }
+
+    #[test]
     fn filters_have_the_type_of_their_column() {
         let Some(file) = fixtures::file("data_index_bloom_encoding_stats") else { return };
         let opened = fixtures::open(&file).unwrap();

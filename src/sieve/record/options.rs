@@ -101,3 +101,52 @@ impl Options {
         wrong.map_or(Ok(()), |what| Err(Error::new(ErrorKind::SieveOption(what))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_out_of_range_are_rejected() {
+        let usual = Options::default();
+        assert_eq!(usual.check(), Ok(()));
+        for accepted in [
+            Options { coarsen: Coarsen::Plain { keys: 1 }, ..usual },
+            Options { coarsen: Coarsen::Error { millionths: 1_000_000 }, ..usual },
+            Options { fpp: 1, ..usual },
+            Options { fpp: 1_000_000, ..usual },
+        ] {
+            assert_eq!(accepted.check(), Ok(()), "{accepted:?}");
+        }
+        for (wrong, reason) in [
+            (Options { coarsen: Coarsen::Plain { keys: 0 }, ..usual }, "plain blocks hold at least one key"),
+            (
+                Options { coarsen: Coarsen::Error { millionths: 1_000_001 }, ..usual },
+                "an error is a share of at most one",
+            ),
+            (Options { max_records: 0, ..usual }, "a limit of zero"),
+            (Options { max_key_bytes: 0, ..usual }, "a limit of zero"),
+            (Options { max_weight: 0, ..usual }, "a limit of zero"),
+            (Options { fpp: 0, ..usual }, "a false positive rate is above zero and at most one"),
+            (Options { fpp: 1_000_001, ..usual }, "a false positive rate is above zero and at most one"),
+        ] {
+            assert_eq!(wrong.check().unwrap_err().kind(), &ErrorKind::SieveOption(reason));
+        }
+    }
+
+    #[test]
+    fn the_memory_bound_covers_two_pages_of_records() {
+        let options = Options { max_records: 100, max_key_bytes: 7, ..Options::default() };
+        assert_eq!(options.memory_bound(8), 2 * 100 * (8 + 28) + 7);
+        assert_eq!(Options { max_records: usize::MAX, ..options }.memory_bound(8), usize::MAX);
+    }
+
+    #[test]
+    fn only_version_2_may_leave_out_the_keys() {
+        for (format, keep_keys, stored) in
+            [(Format::V1, false, true), (Format::V1, true, true), (Format::V2, false, false), (Format::V2, true, true)]
+        {
+            assert_eq!(Options { format, keep_keys, ..Options::default() }.stores_keys(), stored);
+        }
+    }
+}

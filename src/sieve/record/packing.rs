@@ -322,6 +322,15 @@ mod tests {
     }
 
     #[test]
+    fn words_of_three_parts_unpack_to_their_texts() {
+        let texts = ["ghijklmnopqrstuvwxyzghijk", "zyxwvutsrqponmlkjihgzyxwv"];
+        let packing = of(&texts).unwrap();
+        let words = texts.map(|text| packing.pack(text.as_bytes()).unwrap());
+        assert_eq!(words.map(|word| packing.unpack(word)), texts.map(|text| Bytes::new(text.as_bytes())));
+        assert!(words[0] < words[1]);
+    }
+
+    #[test]
     fn a_long_common_prefix_takes_no_bits() {
         let texts = ["urn:uuid:123e4567-e89b-12d3-a456-426614174000", "urn:uuid:01234567-89ab-cdef-0123-456789abcdef"];
         let packing = of(&texts).unwrap();
