@@ -342,3 +342,7 @@ fn every_page_uses_the_dictionary(record: &mut Record<'_, '_>) -> Result<bool> {
     }
     Ok(dictionary && !other)
 }
+
+#[cfg(test)]
+#[path = "chunk_tests.rs"]
+mod tests;

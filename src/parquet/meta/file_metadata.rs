@@ -337,7 +337,9 @@ mod tests {
     /// Compares everything that the `parquet` crate decodes as well.
     #[test]
     fn real_footers_decode_as_by_the_parquet_crate() {
-        for (name, bytes) in fixtures::plain_footers() {
+        let footers = fixtures::plain_footers();
+        let (num_footers, mut with_ordinals) = (footers.len(), 0);
+        for (name, bytes) in footers {
             let ours = Metadata::decode(bytes.clone(), 4).unwrap_or_else(|error| panic!("{name}: {error}"));
             let Ok(theirs) = ParquetMetaDataReader::decode_metadata(&bytes) else {
                 // Dremio's use of field 15 as a list. The `parquet` crate rejects it; Thrift's generated readers skip
@@ -347,6 +349,13 @@ mod tests {
                 continue;
             };
             assert_eq!(ours.created_by(), theirs.file_metadata().created_by(), "{name}");
+            let key_values: Vec<_> = ours.key_values().collect();
+            let expected = theirs.file_metadata().key_value_metadata().into_iter().flatten();
+            let expected: Vec<_> = expected.map(|pair| (&pair.key[..], pair.value.as_deref())).collect();
+            assert_eq!(key_values, expected, "{name}");
+            let orders = theirs.file_metadata().column_orders().map_or(0, Vec::len);
+            let typed = (0..).map_while(|column| ours.column_order(column));
+            assert_eq!(typed.filter(|order| *order == ColumnOrder::TypeDefined).count(), orders, "{name}");
             let schema = theirs.file_metadata().schema_descr();
             assert_eq!(ours.leaves().len(), schema.num_columns(), "{name}");
             for (leaf, column) in ours.leaves().iter().zip(schema.columns()) {
@@ -357,6 +366,11 @@ mod tests {
             assert_eq!(ours.row_groups().len(), theirs.num_row_groups(), "{name}");
             for (group, peer) in ours.row_groups().iter().zip(theirs.row_groups()) {
                 assert_eq!(group.num_rows, peer.num_rows().cast_unsigned(), "{name}");
+                assert_eq!(group.total_byte_size, peer.total_byte_size(), "{name}");
+                assert_eq!(group.file_offset, peer.file_offset(), "{name}");
+                // Their crate numbers the row groups of a file without ordinals.
+                assert!(group.ordinal.is_none() || group.ordinal == peer.ordinal(), "{name}");
+                with_ordinals += usize::from(group.ordinal.is_some());
                 for (chunk, peer) in group.chunks.iter().zip(peer.columns()) {
                     let meta = chunk.meta.as_ref().unwrap();
                     assert_eq!(meta.num_values, peer.num_values(), "{name}");
@@ -377,6 +391,7 @@ mod tests {
                 }
             }
         }
+        assert!(with_ordinals > 0 || num_footers == 0);
     }
 
     #[test]

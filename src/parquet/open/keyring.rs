@@ -216,6 +216,8 @@ mod tests {
             assert!(!filter.may_contain_hash(XxHash64::oneshot(0, &vec![0; value(0).len()])));
         }
         assert!(metadata.chunk(0, 2).unwrap().meta.as_ref().unwrap().bloom_filter_offset.is_none());
+        let names = [0, 1, 2].map(|column| metadata.key_metadata(metadata.chunk(0, column).unwrap()));
+        assert_eq!(names, [Some(&b"kc1"[..]), Some(b"kc2"), None], "the names of the columns' keys");
     }
 
     fn f64_bytes(i: u32) -> Vec<u8> {

@@ -286,15 +286,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn check<K: SortableKey>(rows: &[(K::Value<'_>, u32, u64)]) {
-        let mut sorter = RunSorter::<K>::default();
-        let mut expected = Vec::new();
-        rows.iter().for_each(|&(value, location, count)| sorter.pairs.push(value, location, count));
-        rows.iter().for_each(|&(value, location, count)| expected.push((K::owned(value), location, count)));
-        let mut chunks = Vec::new();
-        while let Some(more) = sorter.sort_next() {
-            chunks.extend(more);
-        }
+    /// Reads all pairs of a run.
+    fn read<K: ArrowKey>(chunks: Vec<Vec<u8>>) -> Vec<(K, u32, u64)> {
         let mut pairs = Vec::new();
         for chunk in chunks {
             let mut chunk = RunChunk::<K>::new(chunk).unwrap();
@@ -302,14 +295,30 @@ mod tests {
                 pairs.push(pair);
             }
         }
+        pairs
+    }
+
+    fn check<K: SortableKey>(rows: &[(K::Value<'_>, u32, u64)]) {
+        let [mut sorter, mut other] = [RunSorter::<K>::default(), RunSorter::<K>::default()];
+        let mut expected = Vec::new();
+        for &(value, location, count) in rows {
+            sorter.pairs.push(value, location, count);
+            other.pairs.push(value, location, count);
+        }
+        rows.iter().for_each(|&(value, location, count)| expected.push((K::owned(value), location, count)));
+        let mut chunks = Vec::new();
+        while let Some(more) = sorter.sort_next() {
+            chunks.extend(more);
+        }
         expected.sort();
         expected.dedup_by(|next, sum| {
             let same = (&next.0, next.1) == (&sum.0, sum.1);
             sum.2 += if same { next.2 } else { 0 };
             same
         });
-        assert_eq!(pairs, expected);
-        assert_eq!(sorter.num_bytes(), 0);
+        assert_eq!(read::<K>(chunks), expected);
+        assert_eq!(read::<K>(other.sort()), expected);
+        assert_eq!((sorter.num_bytes(), other.num_bytes()), (0, 0));
         assert!(sorter.sort_next().is_none());
     }
 

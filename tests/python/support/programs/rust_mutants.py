@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from support.programs import long_runs
 ROOT = Path(__file__).resolve().parents[4]
 # The longest time of the tests for one change, in seconds.
 TEST_LIMIT = 900
+# The most memory of a compiler or a test, in bytes. Some changes make a loop that never stops allocating.
+MEMORY_LIMIT = 6 << 30
 # Changes to exclude: most of these do not compile, and the next change is then compiled from scratch.
 EXCLUDED = "Default::default"
 # Tests that take three seconds or more without optimization. They run only for changes of their own folder.
@@ -111,6 +114,7 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help="append the result to the ledger of long runs")
     options = parser.parse_args()
     begun = time.monotonic()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
     total = count_mutants(options.folder)
     parts = -(-total // options.count)
     # A stopped run ends with the changes that it has tried.
