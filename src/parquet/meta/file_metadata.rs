@@ -421,6 +421,9 @@ mod tests {
         check(&file(&[&root(2), leaf], &[0]), &shape("a group has fewer children than it claims"));
         check(&file(&[&root(0), leaf], &[0]), &shape("an element follows the last group"));
         check(&file(&[leaf], &[0]), &shape("the root is not a group"));
+        let with_children = |children: u8| [&leaf[..7], &[0x15, children, 0]].concat();
+        check(&file(&[&root(1), &with_children(2)], &[0]), &shape("an element is both a leaf and a group"));
+        check(&file(&[&root(1), &with_children(1)], &[0]), &shape("a group has a negative number of children"));
         check(
             &file(&[&root(1), &[0x15, 2, 0x38, 1, b'a', 0]], &[0]),
             &ErrorKind::MissingField { field: "SchemaElement.repetition_type" },

@@ -144,7 +144,7 @@ mod tests {
         for (at, &(value, location, count)) in rows.iter().enumerate() {
             buffers[at % 2].push(value, location, count);
         }
-        let Ok(rows_together) = K::Buffer::sort(buffers, 2) else { return };
+        let rows_together = K::Buffer::sort(buffers, 2).unwrap();
         let mut build = SortedBuild::new(rows_together, 5, options, 2).unwrap();
         build.waiting = build.rows.shares(share).into();
         let mut segments = Vec::new();

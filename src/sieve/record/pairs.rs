@@ -332,6 +332,26 @@ mod tests {
             let texts: Vec<(&[u8], u32, u64)> =
                 rows.iter().zip(&texts).map(|(row, text)| (text.as_bytes(), row.1, row.2)).collect();
             check::<Bytes>(&texts);
+            let long: Vec<String> = rows.iter().map(|row| format!("{} does not fit into 128 bits", row.0)).collect();
+            let long: Vec<(&[u8], u32, u64)> =
+                rows.iter().zip(&long).map(|(row, text)| (text.as_bytes(), row.1, row.2)).collect();
+            check::<Bytes>(&long);
         }
+    }
+
+    #[test]
+    fn only_siblings_sort_texts_together() {
+        let buffer = |mut buffer: TextPairs, text: &str| {
+            buffer.push(text.as_bytes(), 1, 2);
+            buffer
+        };
+        let first = TextPairs::default();
+        let sibling = first.sibling();
+        let mut pairs = Vec::new();
+        let sorted = TextPairs::sort(vec![buffer(first, "b"), buffer(sibling, "a")], 1).unwrap();
+        sorted.drain(&mut |key, location, rows| pairs.push((key, location, rows)));
+        assert_eq!(pairs, [(Bytes::new(b"a"), 1, 2), (Bytes::new(b"b"), 1, 2)]);
+        let strangers = [TextPairs::default(), TextPairs::default()].map(|pairs| buffer(pairs, "a"));
+        assert_eq!(TextPairs::sort(strangers.into(), 1).unwrap_err().len(), 2);
     }
 }
