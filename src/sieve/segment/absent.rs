@@ -115,3 +115,14 @@ fn log2_in_eighths(value: u64) -> u64 {
     let rest = value.max(1) - (1 << whole);
     u64::from(whole) * EIGHTHS + low_u64((u128::from(rest) * u128::from(EIGHTHS)) >> whole)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logarithms_are_exact_at_powers_and_grow_between_them() {
+        let logarithms = [0, 1, 2, 3, 4, 5, 6, 7, 8, 1 << 63, u64::MAX].map(log2_in_eighths);
+        assert_eq!(logarithms, [0, 0, 8, 12, 16, 18, 20, 22, 24, 63 * 8, 63 * 8 + 7]);
+    }
+}
