@@ -99,6 +99,8 @@ fn bounds_are_decoded_by_type() {
     check(leaf(Physical::Int32, None, int(8, false)), &[0, 1, 0, 0], None);
     check(leaf(Physical::Int32, None, int(8, false)), &[0xff; 4], None);
     check(leaf(Physical::Int32, None, int(8, true)), &[0x80, 0xff, 0xff, 0xff], Some(Bound::Integer(-128)));
+    check(leaf(Physical::Int32, None, int(8, true)), &[0x7f, 0, 0, 0], Some(Bound::Integer(127)));
+    check(leaf(Physical::Int32, None, int(8, true)), &[0x7f, 0xff, 0xff, 0xff], None);
     check(leaf(Physical::Int32, None, int(8, true)), &[0x80, 0, 0, 0], None);
     check(leaf(Physical::Int32, None, Some(Logical::Unknown(99))), &[0; 4], None);
     check(leaf(Physical::Int32, None, None), &[0; 8], None);

@@ -153,6 +153,10 @@ mod tests {
             let result = drive(file, |fetched| Footer::read(to_u64(file.len()), FIRST_READ, fetched));
             assert!(result.is_err(), "{file:?}");
         }
+        let read = |len: usize| drive(&vec![0; len], |fetched| Footer::read(to_u64(len), FIRST_READ, fetched));
+        let too_short = ErrorKind::Truncated { needed: 12, available: 11 };
+        assert_eq!(read(11).unwrap_err().kind(), &too_short);
+        assert!(!matches!(read(12).unwrap_err().kind(), ErrorKind::Truncated { .. }));
     }
 
     #[test]

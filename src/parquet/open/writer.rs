@@ -85,6 +85,21 @@ mod tests {
     }
 
     #[test]
+    fn old_writers_compare_only_decimals_in_bytes_wrongly() {
+        let decimal = Some(Logical::Decimal { precision: 9, scale: 2 });
+        for (physical, logical, is_wrong) in [
+            (Physical::FixedLenByteArray, decimal, true),
+            (Physical::ByteArray, decimal, true),
+            (Physical::Int64, decimal, false),
+            (Physical::FixedLenByteArray, None, false),
+        ] {
+            let leaf = SchemaLeaf::for_test(physical, Some(4), logical);
+            assert_eq!(has_wrong_bounds(Some("parquet-cpp version 1.5.1"), &leaf), is_wrong, "{leaf:?}");
+            assert!(!has_wrong_bounds(Some("parquet-cpp-arrow version 4.0.0"), &leaf));
+        }
+    }
+
+    #[test]
     fn statistics_of_some_writers_are_wrong() {
         let old = Some("Polars");
         assert!(has_wrong_statistics(old) && is_wrong_count(old, 1) && !is_wrong_count(old, 0));
