@@ -84,6 +84,24 @@ fn an_incomplete_chunk_is_an_error() {
     assert_eq!(hash_chunk(&opened, (1, 1), &longer, None).unwrap().hashes.len(), 90);
 }
 
+#[test]
+fn only_a_page_of_nulls_does_not_need_the_dictionary() {
+    let (version, codec) = (WriterVersion::PARQUET_2_0, Compression::SNAPPY);
+    let values = (0..90).map(Some).collect();
+    let file = write(&Recipe { values, version, codec, encoding: 0, dictionary: false, page_rows: 7 });
+    let mut chunk = fixtures::open(&file).unwrap().scan_chunk(1, 1, InstructionSet::detect()).unwrap().chunk;
+    for code in [encoding::PLAIN_DICTIONARY, encoding::RLE_DICTIONARY] {
+        for (bytes, min_values, is_null) in
+            [(&[][..], 0, true), (&[0], 0, true), (&[], 1, false), (&[0], 1, false), (&[1, 6, 0], 0, false)]
+        {
+            let values = (PageValues { all: 3, present: None }, min_values);
+            let result = chunk.values(code, bytes, values, &mut |_| panic!("there are no hashes"));
+            let expected = if is_null { Ok(()) } else { Err(Error::new(ErrorKind::File(FileKind::NoDictionary))) };
+            assert_eq!(result, expected, "{bytes:?} with {min_values} values");
+        }
+    }
+}
+
 /// Returns the distinct values as read by the `parquet` crate, in plain encoding.
 fn peer_values(file: &SerializedFileReader<Bytes>, row_group: usize, column: usize) -> Option<BTreeSet<Vec<u8>>> {
     fn all<T: types::DataType>(mut reader: parquet::column::reader::ColumnReaderImpl<T>) -> Option<BTreeSet<Vec<u8>>> {

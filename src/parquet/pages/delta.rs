@@ -197,3 +197,37 @@ pub(in crate::parquet) fn merge_streams(bytes: &[u8], width: usize) -> Result<Ve
     }
     Ok(values)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::int::to_u64;
+
+    /// Writes two numbers, whose difference has `width` bits, in miniblocks of the given length.
+    fn two_numbers(miniblock: u8, width: u8) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for number in [u64::from(miniblock) * 4, 4, 2, 0, 0] {
+            crate::varint::put_varint(&mut bytes, number);
+        }
+        bytes.extend([width, 0, 0, 0]);
+        bytes.extend(vec![0xff; usize::from(miniblock) / 8 * usize::from(width)]);
+        bytes
+    }
+
+    #[test]
+    fn strict_readers_refuse_wide_deltas_and_odd_miniblocks() {
+        for (miniblock, width, max_width, is_refused) in
+            [(32, 32, 32, false), (32, 33, 32, true), (32, 64, 64, false), (32, 65, 64, true), (64, 7, 32, false)]
+        {
+            let bytes = two_numbers(miniblock, width);
+            let end = DeltaNumbers::new(&bytes, 10).unwrap().strict(max_width).unwrap().end();
+            assert_eq!(end.ok(), (!is_refused).then_some(bytes.len()), "{miniblock} {width} {max_width}");
+        }
+        let bytes = two_numbers(8, 5);
+        assert!(DeltaNumbers::new(&bytes, 10).unwrap().strict(32).is_err());
+        let mut certain = DeltaNumbers::new(&bytes, 10).unwrap();
+        let read = [certain.next(), certain.next(), certain.next()].map(Result::unwrap);
+        assert_eq!(read, [Some(0), Some(31), None]);
+        assert_eq!(to_u64(bytes.len()), 5 + 4 + 5);
+    }
+}
