@@ -230,4 +230,19 @@ mod tests {
         assert_eq!(read, [Some(0), Some(31), None]);
         assert_eq!(to_u64(bytes.len()), 5 + 4 + 5);
     }
+
+    #[test]
+    fn the_end_is_the_same_after_some_numbers() {
+        let mut bytes = Vec::new();
+        for number in [128, 4, 40, 0, 0] {
+            crate::varint::put_varint(&mut bytes, number);
+        }
+        bytes.extend([8, 8, 0, 0]);
+        bytes.extend([1; 64]);
+        for read in 0..=40 {
+            let mut numbers = DeltaNumbers::new(&bytes, 40).unwrap();
+            (0..read).for_each(|number| assert_eq!(numbers.next(), Ok(Some(number))));
+            assert_eq!(numbers.end(), Ok(bytes.len()), "after {read} numbers");
+        }
+    }
 }
