@@ -249,6 +249,19 @@ mod tests {
     }
 
     #[test]
+    fn guesses_are_entries_that_only_padding_uses() {
+        let page = |numbers: &[u32], padding| [&[4, 10, 9][..], &pack(numbers, 4, padding)].concat();
+        // Without a number of values, seven of eight packed numbers may be padding.
+        assert_eq!(used(16, &page(&[1, 9, 9], 9), 13, None), (vec![1, 9], false));
+        assert_eq!(used(16, &page(&[1], 9), 13, None), (vec![1, 9], false));
+        assert_eq!(used(16, &page(&[1, 2], 9), 13, None), (vec![1, 2, 9], true));
+        // An empty run of entry 9, and five times entry 2.
+        assert_eq!(used(16, &[4, 0, 9, 10, 2], 5, None), (vec![2], false));
+        // Packed numbers without bits.
+        assert_eq!(used(2, &[0, 3], 5, None), (vec![0], true));
+    }
+
+    #[test]
     fn a_page_of_nulls_uses_nothing_and_a_single_entry_needs_no_bits() {
         assert_eq!(used(3, &[], 5, Some(0)), (vec![], false));
         assert_eq!(used(3, &[], 5, None), (vec![], false));
@@ -268,7 +281,8 @@ mod tests {
         assert_eq!(count_of_max(&[3, 0b1010_1101], 1, 7), Some(4));
         assert_eq!(count_of_max(&[3, 0b1010_1101, 4, 1], 1, 10), Some(7));
         assert_eq!(count_of_max(&pack(&[3, 1, 3, 0], 2, 3), 3, 4), Some(2));
-        for damaged in [&[][..], &[10], &[3], &[1], &[0, 0], &[8, 1]] {
+        assert_eq!(count_of_max(&[4, 1, 20, 1], 1, 5), Some(5), "the last run is longer");
+        for damaged in [&[][..], &[10], &[3], &[1], &[0, 0], &[8, 1], &[1, 10, 1]] {
             assert_eq!(count_of_max(damaged, 1, 5), None, "{damaged:?}");
         }
     }

@@ -131,6 +131,20 @@ mod tests {
     }
 
     #[test]
+    fn a_module_starts_with_its_length() {
+        for (bytes, expected) in [
+            (&[3, 0, 0, 0, 7, 8, 9][..], true),
+            (&[0, 0, 0, 0], true),
+            (&[2, 0, 0, 0, 7, 8, 9], false),
+            (&[4, 0, 0, 0, 7, 8, 9], false),
+            (&[3, 0, 0], false),
+            (&[], false),
+        ] {
+            assert_eq!(is_module(bytes), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
     fn encrypted_chunks_and_their_filters_contain_the_same_values() {
         let Some(file) = fixtures::file("encrypt_columns_and_footer") else { return };
         let (opened, keys) = (open(&file), keys());

@@ -251,3 +251,38 @@ pub(in crate::parquet) fn next_page(bytes: &[u8], at: u64) -> Result<NextPage<'_
         None => Ok(NextPage::incomplete_of_len(bytes, len, header.stored_len, at)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_separated_from_values() {
+        let parts = |body: &'static [u8], levels| {
+            body_parts(body, 9, levels).map(|parts| (parts.rep, parts.def, parts.values)).ok()
+        };
+        let (rle, packed) = (encoding::RLE, encoding::BIT_PACKED);
+        assert_eq!(parts(&[5, 6], [(0, rle), (0, rle)]), Some((&[][..], &[][..], &[5, 6][..])));
+        let body = &[1, 0, 0, 0, 7, 2, 0, 0, 0, 8, 9, 5];
+        assert_eq!(parts(body, [(1, rle), (1, rle)]), Some((&[7][..], &[8, 9][..], &[5][..])));
+        // Nine levels of one bit take two bytes, and nine levels of two bits take three.
+        assert_eq!(parts(&[1, 2, 3], [(0, rle), (1, packed)]), Some((&[][..], &[1, 2][..], &[3][..])));
+        assert_eq!(parts(&[1, 2, 3, 4], [(0, rle), (3, packed)]), Some((&[][..], &[1, 2, 3][..], &[4][..])));
+        for (body, levels) in [
+            (&[2, 0, 0, 0, 8][..], [(0, rle), (1, rle)]),
+            (&[2, 0, 0], [(0, rle), (1, rle)]),
+            (&[1, 2], [(0, rle), (3, packed)]),
+            (&[1, 2, 3, 4], [(0, rle), (1, encoding::PLAIN)]),
+        ] {
+            assert_eq!(parts(body, levels), None, "{body:?} {levels:?}");
+        }
+    }
+
+    #[test]
+    fn an_incomplete_page_states_the_missing_bytes() {
+        let NextPage::Incomplete(needed, error) = NextPage::incomplete_of_len(&[0; 10], 25, 20, 7) else {
+            panic!("the page is complete");
+        };
+        assert_eq!((needed, error), (25, Error::at(ErrorKind::Truncated { needed: 20, available: 5 }, 7)));
+    }
+}
