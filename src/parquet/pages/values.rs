@@ -338,6 +338,34 @@ mod tests {
     }
 
     #[test]
+    fn only_integers_of_8_and_16_bits_are_narrow() {
+        let narrow = |physical, bit_width, signed| {
+            NarrowInteger::of(&SchemaLeaf::for_test(physical, None, Some(Logical::Integer { bit_width, signed })))
+        };
+        for (bit_width, bits) in [(8, 8), (16, 16)] {
+            for is_signed in [true, false] {
+                let expected = Some(NarrowInteger { bits, is_signed });
+                assert_eq!(narrow(Physical::Int32, bit_width, is_signed), expected);
+            }
+        }
+        assert_eq!((narrow(Physical::Int32, 32, true), narrow(Physical::Int64, 16, true)), (None, None));
+        assert_eq!(NarrowInteger::of(&SchemaLeaf::for_test(Physical::Int32, None, None)), None);
+    }
+
+    #[test]
+    fn a_part_of_a_value_is_an_error() {
+        let mut hasher = Hasher {
+            physical: Physical::Int32,
+            width: ValueWidth::Fixed(4),
+            narrow: None,
+            reals: None,
+            isa: InstructionSet::PORTABLE,
+        };
+        let error = hasher.hash(encoding::PLAIN, &[0; 6], 2, &mut |_| Ok(())).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Truncated { needed: 4, available: 2 });
+    }
+
+    #[test]
     fn zeros_and_nans_have_the_hashes_of_equal_values() {
         let check = |plain: &[u8], width: usize, expect: &[&[u8]]| {
             let mut hasher = Hasher {
