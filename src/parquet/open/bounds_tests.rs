@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Date32Array, Float64Array, Int64Array, RecordBatch, StringArray, UInt32Array};
 use parquet::arrow::ArrowWriter;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use super::*;
 use crate::parquet::fixtures;
@@ -44,6 +44,18 @@ fn files_have_the_bounds_of_their_values() {
     check(Arc::new(StringArray::from(vec!["b", "a", "c"])), Bound::Bytes(b"a"), Bound::Bytes(b"c"), 0);
     let nulls = write(Arc::new(Int64Array::from(vec![None, None])), ANY_WRITER, &[]);
     assert_eq!(nulls.bounds(0, 0), Bounds { nulls: Some(2), values: Some(2), ..Bounds::default() });
+}
+
+#[test]
+fn a_chunk_without_statistics_has_a_number_of_values() {
+    let column: ArrayRef = Arc::new(Int64Array::from(vec![Some(5), None]));
+    let batch = RecordBatch::try_from_iter_with_nullable([("c", column, true)]).unwrap();
+    let properties = WriterProperties::builder().set_statistics_enabled(EnabledStatistics::None).build();
+    let mut file = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut file, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    assert_eq!(fixtures::open(&file).unwrap().bounds(0, 0), Bounds { values: Some(2), ..Bounds::default() });
 }
 
 #[test]
