@@ -415,6 +415,19 @@ mod tests {
     }
 
     #[test]
+    fn rows_with_long_keys_end_their_pages_at_the_same_keys() {
+        let options = Options { max_key_bytes: 5000, ..Options::default() };
+        let key = |number: u32| Bytes::new(&[&number.to_be_bytes()[..], &[b'a'; 600]].concat());
+        let rows: Vec<(Bytes, u32)> = (0..200).map(|number| (key(number * 7919), number % 3)).collect();
+        let [mut one_by_one, mut together] = [(), ()].map(|()| Builder::new(3, options).unwrap());
+        rows.iter().for_each(|(key, location)| one_by_one.push(key.clone(), *location, 1).unwrap());
+        together.push_rows(&rows).unwrap();
+        let expected = one_by_one.finish();
+        assert!(expected.segments.len() > 20);
+        assert_eq!(together.finish(), expected);
+    }
+
+    #[test]
     fn unordered_keys_and_unknown_locations_are_rejected() {
         let mut builder = Builder::<u64>::new(2, Options::default()).unwrap();
         builder.push(5, 1, 1).unwrap();
