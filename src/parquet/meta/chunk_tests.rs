@@ -1,9 +1,9 @@
-//! Statistics, encodings and the position of a column chunk, from metadata that the tests write field by field.
+//! Statistics and encodings of a column chunk, from metadata that the tests write field by field.
 
 use super::*;
 use crate::thrift::Writer;
 
-/// Writes a struct that has this struct in its first field.
+/// Writes a struct with a single field, whose ID is 1.
 fn in_first_field(kind: Type, write: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let mut writer = Writer::new();
     writer.field(kind, 1, 0);

@@ -93,6 +93,22 @@ mod tests {
 
     const SMALL: Options = Options { max_records: 4, ..Options::DEFAULT };
 
+    #[test]
+    fn the_last_pages_end_before_the_kept_segments_after_them() {
+        let mut whole = Builder::new(1, SMALL).unwrap();
+        [0u64, 8, 9, 10, 12, 13, 14, 15].iter().for_each(|&key| whole.push(key, 0, 1).unwrap());
+        let mut segments = whole.finish().segments;
+        let last = segments.split_off(2).remove(0);
+        let none = SectionRange { file: 0, offset: 0, len: 0 };
+        let entry =
+            Entry { least: last.least, most: last.most, lookup: none, keys: none, check: None, counts: last.counts };
+        let mut kept = Kept::new(vec![KeptSegment { entry, segment: None }], Vec::new()).unwrap();
+        let mut around = Builder::new(1, SMALL).unwrap();
+        [0u64, 8, 9, 10].iter().for_each(|&key| kept.push(&mut around, key, 0, 1).unwrap());
+        kept.end(&mut around);
+        assert_eq!(around.finish().segments, segments);
+    }
+
     proptest! {
         #[test]
         fn segments_between_kept_ones_are_those_of_a_full_build(

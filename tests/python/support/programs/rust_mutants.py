@@ -114,7 +114,8 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help="append the result to the ledger of long runs")
     options = parser.parse_args()
     begun = time.monotonic()
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
+    if sys.platform == "linux":
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
     total = count_mutants(options.folder)
     parts = -(-total // options.count)
     # A stopped run ends with the changes that it has tried.
