@@ -71,8 +71,8 @@ def fuzz_coverage(records: Records) -> str:
         for path, (reached, lines) in parsers.items()
         if reached / lines < FEW
     ]
-    intro = f"In these files, fewer than {FEW:.0%} of the lines are reached. The number counts the other lines"
-    return f"{table}\n\n{intro}: {', '.join(few) or 'none'}."
+    intro = f"The inputs reach less than {FEW:.0%} of the lines in these files."
+    return f"{table}\n\n{intro} The number of missed lines is in parentheses: {', '.join(few) or 'none'}."
 
 
 def tests_under_load(records: Records) -> str:

@@ -148,8 +148,9 @@ def lineitem(rows: int, first_index: str, records: Records) -> str:
         f"interval ({record.source}).\n\n{pictures}\n\n"
         f"{as_table(['', SCAN, MINMAX, BLOOM, SIEVE, OPTIMUM], lines)}\n\n"
         f"Queries read {size} of the order key's index; the first prototype's index of this key took {first_index}. "
-        f"Deletes and compaction also need the keys and counts, which take another {upkeep[0]} on disk ({upkeep[1]} "
-        "for the part key). Queries do not read them."
+        f"This index also stored its keys and counts, for deletes and compaction. They took another {upkeep[0]} on "
+        f"disk ({upkeep[1]} for the part key), and queries did not read them. Newer indexes do not store them by "
+        "default."
     )
 
 
@@ -170,8 +171,8 @@ def large(records: Records) -> str:
         f"{case['memory'].replace('g', ' GB')}. The build took {build['seconds']:,.0f} s and at most "
         f"{as_bytes(build['peak_bytes_of_all_processes'])} in all processes together "
         f"({as_bytes(build['peak_bytes_of_java'])} in Java). Lookups read {build['bits_per_row']:.1f} bits per row "
-        f"({as_bytes(build['lookup_bytes'])}), and the keys for maintenance take {keys}.{sort} "
-        f"A query for one key keeps {lookup['files_kept']:.2f} files on average, and its plan takes "
+        f"({as_bytes(build['lookup_bytes'])}). The keys, which newer indexes do not store by default, take "
+        f"{keys}.{sort} A query for one key keeps {lookup['files_kept']:.2f} files on average, and its plan takes "
         f"{lookup['plan_ms']:.1f} ms ({record.source})."
     )
 
@@ -286,8 +287,9 @@ def many_files(records: Records) -> str:
         f"ms for Delta, {warm['iceberg']:.0f} ms for Iceberg, and {warm['plain']:.0f} ms for a plain folder, where "
         f"listing the names and one `stat` per file take {listing:.0f} ms. The first plan makes "
         f"{many['delta']['requests']['cold']} requests in addition to reading the listing or log. An open table uses "
-        f"{min(memory):.0f} to {max(memory):.0f} MiB of memory. In the table of late events, the part of both indexes "
-        f"that lookups read has {sum(column['bits_per_row'] for column in index):.1f} bits per row ({record.source})."
+        f"{min(memory):.0f} to {max(memory):.0f} MiB of memory. In the table of late events, the parts of the two "
+        f"indexes that lookups read take {sum(column['bits_per_row'] for column in index):.1f} bits per row together "
+        f"({record.source})."
     )
 
 

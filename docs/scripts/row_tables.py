@@ -143,7 +143,7 @@ def expressions(records: Records) -> str:
         lines.append([f"`{case['expression']}`", f"{case['rows']:.0f}", files, *times, size, seconds])
     about = (
         f"Medians; {built['rows']:,} rows in {built['files']} files of {built['table_bytes'] / 1e6:.0f} MB. The column "
-        "*files* has the files with a match, and the kept files."
+        "*files* shows the files with a match / the kept files."
     )
     return f"{as_table(heads, lines)}\n\n{about} {record.source}"
 

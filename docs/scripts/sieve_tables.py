@@ -66,9 +66,10 @@ def sizes(units: int, records: Records) -> str:
     misses = sum(len(case["missed"]) for case in cases)
     missed = f" Missed bounds: {misses}; the record lists them." if misses else ""
     return (
-        f"{_setting(cases)}; the units are row groups. Bits per row that the index of a column stores in all its "
-        "files, that queries read, and of the model in `docs/design/sieve-size.md`; then the mean number of row groups "
-        f"that the index keeps / the optimum ({record.source}).{missed}\n\n{as_table(head, lines)}"
+        f"{_setting(cases)}; the units are row groups. *Stored*, *read* and *model* are bits per row: in all files of "
+        "the index, read by all queries together, and predicted by the model in `docs/design/sieve-size.md`. The last "
+        "four columns are the mean number of row groups that the index keeps / the optimum "
+        f"({record.source}).{missed}\n\n{as_table(head, lines)}"
     )
 
 
@@ -123,13 +124,13 @@ def lake(records: Records) -> str:
             ]
         )
     names = [f"`{column['column']}` ({column['about']})" for column in columns]
-    head = ["index of three columns", "size", "build (of the BTREE)", *(f"bits per row, {name}" for name in names)]
+    head = ["index of three columns", "size", "build (/ the BTREE's)", *(f"bits per row, {name}" for name in names)]
     head.append("units kept for a missing key")
     return (
         f"{about['rows'] / 1e6:g} million rows in {about['files']} files of {about['row_groups_of_a_file']} row groups "
-        f"({as_bytes(about['bytes'])}). Sizes are those of all files of an index. Build times are medians of "
-        f"{len(built[BTREE]['all_seconds'])} builds of all three columns, which took turns. For present keys and "
-        f"intervals, the Sieve keeps {_precision(columns)} ({record.source}).\n\n{as_table(head, lines)}"
+        f"({as_bytes(about['bytes'])}). Sizes include all files of an index. Build times are medians of "
+        f"{len(built[BTREE]['all_seconds'])} builds of all three columns; the contenders took turns. For existing keys "
+        f"and intervals, the Sieve keeps {_precision(columns)} ({record.source}).\n\n{as_table(head, lines)}"
     )
 
 
@@ -143,9 +144,10 @@ def lake_short(records: Records) -> str:
     ours, whole_files, btree = (built[way] for way in (GROUPS, FILES, BTREE))
     return (
         f"Indexes of three columns of {about['rows'] / 1e6:g} million rows ({as_bytes(about['bytes'])}) take "
-        f"**{as_bytes(ours['bytes'])}** if answers name row groups, and {as_bytes(whole_files['bytes'])} if they name "
-        f"files. Lance's BTREE indexes of the same columns take {as_bytes(btree['bytes'])}. They are built in "
-        f"{ours['seconds']:.1f}, {whole_files['seconds']:.1f} and {btree['seconds']:.1f} s ({record.source})."
+        f"**{as_bytes(ours['bytes'])}** with row groups as units, and {as_bytes(whole_files['bytes'])} with files as "
+        f"units and no fingerprints. Lance's BTREE indexes of the same columns take {as_bytes(btree['bytes'])}. The "
+        f"builds take {ours['seconds']:.1f}, {whole_files['seconds']:.1f} and {btree['seconds']:.1f} s, in this order "
+        f"({record.source})."
     )
 
 
