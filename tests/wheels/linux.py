@@ -37,6 +37,8 @@ TESTS = [
 ]
 TEST_PACKAGES = ["hypothesis", "numpy", "pip", "pytest", "pytest-timeout", "tzdata", "xxhash"]
 
+PROGRAMS = ["apt-get", "mmdebstrap", "readelf", "unshare"]
+
 # The namespaces have no network and their own processes. Registering qemu changes nothing outside of them, if Linux is
 # 6.7 or newer.
 ENTER = """
@@ -64,6 +66,9 @@ def main(words: Sequence[str]) -> int:
     wheels = [path for path in sorted(REPOSITORY.glob("dist/*linux*.whl")) if all(word in path.name for word in words)]
     if not wheels:
         raise SystemExit("no such wheels in dist/. Build them with `make linux-wheels`.")
+    missing = [program for program in PROGRAMS if shutil.which(program) is None]
+    if missing:
+        raise SystemExit(f"not installed: {', '.join(missing)}. CONTRIBUTING.md lists the Debian packages to install.")
     for wheel in wheels:
         check(wheel)
     return 0
