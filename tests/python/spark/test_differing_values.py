@@ -213,7 +213,7 @@ def test_a_plan_does_not_lose_values_that_the_type_of_the_table_cannot_represent
     pq.write_table(pa.table({"x": pa.array([1], pa.int32()), "y": [7]}), tmp_path / "0.parquet")
     pq.write_table(pa.table({"x": pa.array([2**40], pa.int64()), "y": [8]}), tmp_path / "1.parquet")
     table = ps.open_table(tmp_path)
-    for where in (f"x = {2**40}", f"NOT (x <> {2**40})", f"x = {2**40} OR y = 8"):
+    for where in (f"x = {2**40}", f"NOT (x <> {2**40})", f"x = {2**40} OR y = 8", f"x = {2**40} OR y = 7"):
         with pytest.raises(ps.UnsupportedError, match=r"1\.parquet, column x: a file holds int64"):
             table.plan(where).to_spark(spark)
     (tmp_path / "1.parquet").unlink()

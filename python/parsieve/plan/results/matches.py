@@ -15,7 +15,7 @@ from parsieve.plan.record import PlanRecord
 from parsieve.plan.results.observed import observed
 from parsieve.plan.results.reading import choose_reading
 from parsieve.predicate.column_names import column_names
-from parsieve.predicate.expr import Always, And, Expr
+from parsieve.predicate.expr import Always, And, Expr, columns_of_other_types
 from parsieve.predicate.normalize import normalize
 from parsieve.predicate.render.form import check_understood
 from parsieve.reader.request import Candidates, ReadRequest
@@ -88,6 +88,7 @@ class Matches(ABC):
         # An error in the middle of a stream would reach other libraries as a text only.
         check_understood(normalize(self._expr))
         output = self._columns(names)
+        self.refuse_other_types(hold)
         if not self.reads_pages(output):
             return observed(self.scan(output, hold), self._lake.uri)
         request = ReadRequest(self.schema, tuple(output), self._expr)
@@ -99,6 +100,37 @@ class Matches(ABC):
             hold=hold,
         )
         return observed(pa.RecordBatchReader.from_batches(request.output, batches), self._lake.uri)
+
+    def refuse_other_types(self, hold: bool = False) -> None:
+        """Raise `UnsupportedError` if the predicate may be true for a value that the table's type cannot represent.
+
+        Readers convert the values to the table's type. No value of this type satisfies such a condition, so they need
+        not read the column in rows that do not match, and would lose rows.
+        """
+        if self._lake.types_are_certain:
+            return
+        names = list(dict.fromkeys(column.path[0] for column in columns_of_other_types(self._expr)))
+        others = self._of_other_types(names) if names else []
+        if others:
+            # Reading the values converts them.
+            for _ in type(self)(self._lake, self._snapshot, Always(True), others).scan(names, hold):
+                pass
+
+    def _of_other_types(self, names: Sequence[str]) -> list[Candidates]:
+        """Return the slices in which some columns do not have the table's types."""
+        files = self._lake.files(self._snapshot, [part.file_slice for part in self._candidates])
+        if files is None:
+            return list(self._candidates)
+        tables = [self.schema.field(name) for name in names]
+        return [
+            part
+            for part, physical in zip(self._candidates, files.physical_schemas(), strict=True)
+            if any(
+                field.type != physical.field(place).type
+                for field in tables
+                for place in physical.get_all_field_indices(field.name)
+            )
+        ]
 
     def reads_pages(self, output: Sequence[str]) -> bool:
         """Return whether to read the rows page by page. Without a condition, all pages must be decoded."""

@@ -21,14 +21,9 @@ from parsieve.plan.results.engines import Rows
 from parsieve.predicate.bind import BoundPredicate
 from parsieve.predicate.expr import (
     Always,
-    AnyElement,
-    Computed,
     Expr,
-    OutOfType,
-    columns,
     unknowns,
     value_columns,
-    walk,
 )
 from parsieve.predicate.parse import parse
 from parsieve.spark.pushdown.catalyst import resolved_exactly
@@ -291,7 +286,8 @@ def read_plan(plan: Plan, spark: SparkSession, name: str | None = None) -> DataF
     if not has_jvm(spark):
         raise UnsupportedError("Spark Connect shows no file lists to its clients; plan.files works with any engine")
     record = plan.record
-    _refuse_other_types(record)
+    # Spark knows that no value of the table's type satisfies some conditions, so it would not open some files.
+    Rows.of(record).refuse_other_types()
     scan = scan_of(spark, record.lake, name, record.snapshot.id)
     frame = _rows_until_last(plan, scan) if isinstance(plan, OrderedPlan) else None
     if frame is None:
@@ -302,32 +298,6 @@ def read_plan(plan: Plan, spark: SparkSession, name: str | None = None) -> DataF
             raise changed_since(record, f"Spark finds no column {column!r} in the table")
     frame = frame.select(*map(_quoted, columns))
     return _first(frame, plan.ordering, plan.limit) if isinstance(plan, OrderedPlan) else frame
-
-
-def _refuse_other_types(record: PlanRecord) -> None:
-    """Raise `UnsupportedError` if a kept file holds a value that the table's type cannot represent, as `to_arrow` does.
-
-    Spark knows that no value of the table's type matches such a condition, so it would not open the file.
-    """
-    leaves = (part for part in walk(record.expr) if _needs_other_type(part))
-    names = {column.path[0]: None for leaf in leaves for column in columns(leaf)}
-    if names and not record.lake.types_are_certain:
-        with Rows.of(record).reader(list(names)) as rows:
-            for _ in rows:
-                pass
-
-
-def _needs_other_type(part: Expr) -> bool:
-    """Return whether a condition compares its column, or elements of it, with a value of another type."""
-    match part:
-        case OutOfType():
-            return True
-        case AnyElement(_, condition, key):
-            return any(isinstance(inner, OutOfType) for test in (condition, key) if test for inner in walk(test))
-        case Computed(condition):
-            return any(isinstance(inner, OutOfType) for inner in walk(condition))
-        case _:
-            return False
 
 
 def _quoted(name: str) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 from support.models import negations
 from support.models.negations import PAIRS, Written
 
@@ -64,3 +67,54 @@ def test_a_wider_file_is_kept(tmp_path: Path) -> None:
             plan.to_arrow()
     # All values of the table's type differ from the literal.
     assert table.plan(f"x <> {2**40} AND y = 8").files == []
+
+
+# Row 2 of the second file has a value that the table's type cannot represent.
+OTHER_TYPES: dict[str, tuple[pa.DataType, pa.DataType, Any]] = {
+    "integers": (pa.int32(), pa.int64(), 2**40),
+    "signs": (pa.uint8(), pa.int64(), -1),
+    "floats": (pa.float32(), pa.float64(), 0.1),
+}
+FORMS = (
+    "x = {} OR y = 1",
+    "x = {} OR y > 5",
+    "x IN (3, {}) OR y > 5",
+    "x >= {} OR y = 1",
+    "NOT (x <> {} AND y = 2)",
+    "NOT (x IS DISTINCT FROM {} AND y > 0)",
+    "(x = {} OR y = 1) AND y < 5",
+    "array_contains(l, 9) OR x = {}",
+    "(x = {} OR y = 1) AND array_contains(l, 2)",
+    "array_contains(l, 1) OR m['a'] = {}",
+    "y = 1 OR array_contains(v, {})",
+)
+READERS: dict[str, Callable[[ps.Table, str], pa.Table]] = {
+    "to_arrow": lambda table, where: table.plan(where).to_arrow(["y"]),
+    "to_batches": lambda table, where: pa.Table.from_batches(table.plan(where).to_batches(["y"])),
+    "to_polars": lambda table, where: table.plan(where).to_polars().select("y").collect(),
+    "to_duckdb": lambda table, where: table.plan(where).to_duckdb().select("y").to_arrow_table(),
+    "order_by": lambda table, where: table.plan(where, order_by="y", limit=9).to_arrow(["y"]),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("case", OTHER_TYPES)
+def test_readers_do_not_lose_rows_with_values_of_another_type(tmp_path: Path, case: str, reader: str) -> None:
+    """The other part of each condition is false for such a row, so a reader need not look at its value."""
+    first, other, value = OTHER_TYPES[case]
+    for number, (kind, xs, ys) in enumerate([(first, [1, None], [1, 1]), (other, [value, 3, None], [2, 2, 2])]):
+        columns = {
+            "x": pa.array(xs, kind),
+            "y": ys,
+            "l": [[y] for y in ys],
+            "m": pa.array([[("a", x)] for x in xs], pa.map_(pa.string(), kind)),
+            "v": pa.array([[x] for x in xs], pa.list_(kind)),
+        }
+        pq.write_table(pa.table(columns), tmp_path / f"{number}.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(tmp_path)
+    for form in FORMS:
+        with pytest.raises(ps.UnsupportedError, match=r"1\.parquet, column .: a file holds "):
+            READERS[reader](table, form.format(value))
+    # The kept files have the table's type.
+    assert READERS[reader](table, f"x = {value} AND y = 1 OR y = 1 AND x = 1").shape == (1, 1)
