@@ -22,6 +22,7 @@ import pytest
 
 import parsieve as ps
 from parsieve.lake.rows.checked_files import CheckedFiles, OpenFile, Request
+from parsieve.lake.storage.listing import TICK_NS
 from parsieve.lake.storage.pinned import ATTEMPTS, Pinned, checked
 from parsieve.lake.storage.storage import Storage
 from parsieve.lake.storage.version import Version, local_version
@@ -252,6 +253,17 @@ def test_a_file_that_changes_before_its_first_rows_is_read_again(changes: int) -
     else:
         with pytest.raises(ps.ConflictError, match="x was changed since the plan, and again"):
             list(batches)
+
+
+def test_a_file_that_just_changed_is_read_again_after_a_tick_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second change within the tick would not change the timestamp."""
+    now, slept = 10**18 + 1, list[float]()
+    monkeypatch.setattr("parsieve.lake.storage.pinned.time.time_ns", lambda: now)
+    monkeypatch.setattr("parsieve.lake.storage.pinned.time.sleep", slept.append)
+    versions = iter([Version(token, 1, now) for token in ("old", "new", "new", "new")])
+    batch = pa.record_batch({"k": [1]})
+    assert list(checked(lambda _: iter([batch]), lambda: next(versions), "x")) == [batch]
+    assert slept == [TICK_NS / 1e9]
 
 
 @pytest.mark.parametrize("content", [b"", b"P", b"PAR1", b"PAR1" * 20], ids=["empty", "short", "magic", "footer"])
