@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import warnings
 from decimal import Decimal
 from typing import Any
 
@@ -173,6 +174,14 @@ def test_a_polars_expression_matches_the_same_rows_as_in_polars(expression: pl.E
     expr = parse(made, TABLE.schema)
     assert not unknowns(expr)
     assert rows(expr, TABLE) == expected
+
+
+def test_reading_a_polars_expression_gives_no_warning() -> None:
+    """Polars warns about this list when it computes the value."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        parse(C("b") == pl.lit(1).is_in(pl.Series([1, 2])), TABLE.schema)
+    assert not caught
 
 
 @pytest.mark.parametrize(
