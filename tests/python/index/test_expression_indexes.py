@@ -230,6 +230,16 @@ def test_each_spelling_of_an_expression_builds_an_index_that_conditions_use(tmp_
         assert plan.to_arrow()["id"].to_pylist() == [7]
 
 
+def test_values_that_differ_only_in_case_are_one_value_of_an_expression(tmp_path: Path) -> None:
+    for part, emails in enumerate((["a", "b"], ["A", "c"], ["d", "e"])):
+        pq.write_table(pa.table({"email": [*emails, "z"]}), tmp_path / f"{part}.parquet")
+    table = ps.open_table(tmp_path)
+    table.build_index("lower(email)", pages=False)
+    plan = table.plan("email IN ('a', 'A')")
+    assert plan.to_arrow()["email"].to_pylist() == ["a", "A"]
+    assert [Path(path).name for path in plan.files] == ["0.parquet", "1.parquet"]
+
+
 @pytest.mark.parametrize(
     "expression",
     ["length(email)", "email::BIGINT", "CAST(email AS INT)", "lower(trim(email))", "date_trunc('day', at)"],

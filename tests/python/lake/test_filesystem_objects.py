@@ -205,6 +205,13 @@ def test_an_object_with_the_name_of_a_folder_does_not_hide_its_files(
         assert rows(ps.open_table((open_store(options), "bucket/t"), "parquet")) == [7]
 
 
+@pytest.mark.parametrize("open_store", [_s3, _fsspec])
+def test_a_table_may_be_a_single_object(open_store: Callable[[dict[str, str]], Any]) -> None:
+    """Some stores do not list an object as a folder. Opening a table lists it to find the format."""
+    with s3_server({"t/a.parquet": written(7)}) as options:
+        assert rows(ps.open_table((open_store(options), "bucket/t/a.parquet"))) == [7]
+
+
 def test_a_failed_request_of_pyarrow_is_an_os_error() -> None:
     """pyarrow raises an `OSError` without an errno, as it does for malformed data."""
     with s3_server({"t/a.parquet": written(7), "t/b.parquet": written(8)}, forbidden="t/b") as options:

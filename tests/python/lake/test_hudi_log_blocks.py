@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import fs
 from support import hudi_logs
 from support.hudi_logs import KEY, block, content, data_block, schema_of, write_log
 
@@ -80,6 +81,14 @@ def test_blocks_after_an_incomplete_one(tmp_path: Path, missing: int) -> None:
     assert [part.columns for part in found] == [{KEY, "v"}, {KEY, "v"}]
     # The later block is longer than the missing part, so the incomplete one ends inside of it.
     assert [part.columns for part in blocks_of(tmp_path, first[:-missing], last)] == [{KEY, "v"}]
+
+
+def test_an_incomplete_block_at_the_end_of_an_object() -> None:
+    """Unlike a local file, an object of a store raises an error for a position beyond its end."""
+    store = fs._MockFileSystem()
+    with store.open_output_stream("log") as file:
+        file.write(data_block(ROWS) + data_block(ROWS)[:-20])
+    assert len(list(read_blocks(Storage((store, "")), "log"))) == 1
 
 
 def test_blocks_larger_than_a_chunk(tmp_path: Path) -> None:

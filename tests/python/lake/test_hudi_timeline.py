@@ -7,7 +7,8 @@ import json
 import random
 import zlib
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +17,7 @@ from support.hudi_tables import HudiTable
 
 import parsieve as ps
 from parsieve.lake import open_lake
-from parsieve.lake.hudi.table import _LOG, _check_supported
+from parsieve.lake.hudi.table import _LOG, Hudi, _check_supported, _SliceBuilder
 from parsieve.lake.hudi.timeline import earliest_kept, properties_of, read_timeline
 from parsieve.lake.storage.storage import Storage
 
@@ -102,6 +103,32 @@ def test_completions_of_archived_instants_are_read_from_the_files_that_may_have_
     (history / "manifest_3").write_text("{}")
     with pytest.raises(ps.FormatError, match="manifest_3 is malformed"):
         read_timeline(storage).archived  # noqa: B018
+
+
+def test_logs_that_a_compaction_overtook_before_they_were_archived(tmp_path: Path) -> None:
+    """The package `hudi` takes them for logs of the previous base file, because they have an earlier instant."""
+    storage = table(tmp_path, {f"{C}_{C}.commit": b"", f"{D}_{D}.deltacommit": b""})
+    history = tmp_path / ".hoodie" / "timeline" / "history"
+    history.mkdir()
+    # The first write completed after the compaction at C was scheduled, the second before.
+    pq.write_table(pa.table({"instantTime": [A, B], "completionTime": [D, B]}), history / f"{A}_{B}_0.parquet")
+    (history / "manifest_1").write_text(json.dumps({"files": [{"fileName": f"{A}_{B}_0.parquet"}]}))
+    (history / "_version_").write_text("1")
+    logs = {instant: f".g_{instant}.log.1_0-1-0" for instant in (A, B, D)}
+    for name in logs.values():
+        (tmp_path / name).write_bytes(b"")
+    builder = _SliceBuilder(
+        cast("Hudi", SimpleNamespace(_storage=storage)),
+        read_timeline(storage),
+        {"hoodie.table.version": "8", "hoodie.table.type": "MERGE_ON_READ"},
+        table=None,
+        instant=D,
+        schema=pa.schema([]),
+        native=None,
+    )
+    compacted = {"creation_instant_time": C, "base_file_name": f"g_0-1-0_{C}.parquet", "partition_path": ""}
+    part = SimpleNamespace(**compacted, file_id="g", log_file_names=[logs[D]])
+    assert builder._overtaken_logs(part) == [logs[A]]
 
 
 def test_cleaned_instants_are_rejected(tmp_path: Path) -> None:

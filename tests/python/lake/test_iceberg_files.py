@@ -11,6 +11,7 @@ from pyiceberg.types import LongType
 
 import parsieve as ps
 from parsieve.lake import open_lake
+from parsieve.lake.iceberg.table import Iceberg
 
 
 def test_pyarrow_does_not_read_a_field_that_was_dropped_and_added_again(catalog: SqlCatalog) -> None:
@@ -41,6 +42,14 @@ def test_a_replaced_file_has_another_version(catalog: SqlCatalog) -> None:
     path = Path(str(file_slice.path).removeprefix("file://"))
     path.write_bytes(path.read_bytes() + b"x")
     assert lake.version(file_slice) != before
+
+
+def test_a_table_has_the_metadata_file_of_its_newest_state(catalog: SqlCatalog) -> None:
+    table = catalog.create_table("n.t", pa.schema([("a", pa.int64())]))
+    lakes = [Iceberg(table), Iceberg(table.location())]
+    for _ in range(2):
+        table.append(pa.table({"a": [1]}))
+        assert [lake.metadata_file for lake in lakes] == [table.metadata_location] * 2
 
 
 def test_files_from_before_and_after_a_change_of_the_partitioning(catalog: SqlCatalog) -> None:

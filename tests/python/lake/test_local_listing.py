@@ -140,6 +140,18 @@ def test_broken_links_are_ignored(tmp_path: Path) -> None:
         assert [file.relative for file in LocalListing(str(tmp_path)).files()] == ["file"], name
 
 
+def test_a_folder_is_listed_without_its_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Windows, Python cannot open folders."""
+    for name in ("a/b/x", "a/y", "z"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+    wait_until_old(tmp_path)
+    with_descriptors = LocalListing(str(tmp_path)).files()
+    monkeypatch.setattr("parsieve.lake.storage.listing._CAN_STAT_IN_FOLDER", False)
+    assert list(LocalListing(str(tmp_path)).files()) == list(with_descriptors)
+    assert [file.relative for file in with_descriptors] == ["a/b/x", "a/y", "z"]
+
+
 @pytest.mark.parametrize("year", [1950, 2262, 2300, 2600])
 def test_a_file_with_an_extreme_time_is_listed_and_has_no_token_in_the_future(tmp_path: Path, year: int) -> None:
     (tmp_path / "a").write_bytes(b"x")

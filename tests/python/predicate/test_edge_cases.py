@@ -192,6 +192,12 @@ def test_like_is_for_text_only(kind: pa.DataType) -> None:
             assert unknowns(parse(where, schema)), where
 
 
+@pytest.mark.parametrize("where", [pl.Series([True]), pl.DataFrame({"x": [1]}), type("Other", (), {"meta": 1})()])
+def test_other_objects_are_no_predicates(where: Any) -> None:
+    with pytest.raises(TypeError, match=f"a predicate must be SQL text, .*, not {type(where).__qualname__}"):
+        parse(where, pa.schema({"x": pa.int64()}))
+
+
 def test_moments_at_the_ends_of_pythons_range(tmp_path: Path) -> None:
     """In UTC, these moments are in the years 0 and 10000."""
     east, west = (dt.timezone(dt.timedelta(hours=hours)) for hours in (14, -12))
@@ -238,8 +244,11 @@ def test_messages_are_short() -> None:
     for text in ("b = X'1'", "x = 0x1"):
         with pytest.raises(ValueError, match="two hexadecimal digits"):
             parse(text, schema)
-    (part,) = unknowns(parse("x = 1" + "0" * 5000, schema))
-    assert "more than 1,000 digits" in part.reason
+    for zeros in (1000, 5000):
+        (part,) = unknowns(parse("x = 1" + "0" * zeros, schema))
+        assert "more than 1,000 digits" in part.reason
+    assert str(parse("x IN (1.5, 2.5, 3.5)", schema)) == "x IN (1.5, 2.5, 3.5)"
+    assert str(parse("x IN (1.5, 2.5, 3.5, 4.5)", schema)) == "x IN (1.5, 2.5, 3.5, and 1 more)"
     for text in ("x = 1 ORDER BY x", "x = 1 limit 5"):
         with pytest.raises(ValueError, match="write what follows WHERE; pass order_by= and limit="):
             parse(text, schema)
@@ -291,6 +300,8 @@ def table(tmp_path: Path) -> ps.Table:
         ("customer_id ILIKE '%kiss%'", "compare lower(customer_id) instead"),
         ("customer_id ILIKE '%kiss_day%'", "but it implies customer_id ILIKE '%day%'"),
         ("regexp_matches(customer_id, 'a[0-9]bcd')", "not evaluated, but it implies customer_id LIKE '%bcd%'"),
+        ("date_trunc('day', customer_id) = '2026-01-01'", "customer_id is a string; only timestamps and dates"),
+        ("raw = TRUE", "raw is a binary of 16 bytes; write bytes such as X'00ff' or a UUID"),
         ("has_token(n, 'a')", "n is an int64; only strings match a pattern"),
         ("has_token(customer_id, 'a-b')", "write has_token(customer_id, 'a') AND has_token(customer_id, 'b')"),
         ("ts > '2020-01-01'", "pass timezone="),

@@ -50,6 +50,15 @@ def test_json_members_must_be_certain() -> None:
     assert values("get_json_object(x, '$.a.b')", pa.array(odd)) == [[None]] * len(odd)
 
 
+def test_the_number_of_a_key_is_that_in_stored_indexes() -> None:
+    schema = pa.schema({"tenant": pa.string(), "id": pa.int8(), "size": pa.uint16()})
+    numbers = {"tenant, id": 2_354_113_940_731_337_253, "tenant, size": 2_338_656_620_761_855_891}
+    for text, number in numbers.items():
+        expression = parse_expression(f"key({text})", schema)
+        assert expression is not None
+        assert expression.value.field_id == number
+
+
 def test_keys_have_the_order_of_their_parts() -> None:
     source = random.Random(5)
     texts = ["", "a", "a\x00", "a\x00b", "ab", "\x00", "\x00\xff", "b"]

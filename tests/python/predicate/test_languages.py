@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import warnings
 from decimal import Decimal
 from typing import Any
 
@@ -127,6 +128,7 @@ FRAME_EXPRESSIONS = [
     C("i").is_in([1, None]),
     C("i").is_in([1, None], nulls_equal=True),
     C("i").is_in([]),
+    C("i").is_in([], nulls_equal=True),
     C("i").is_null(),
     C("i").is_not_null(),
     C("i").eq_missing(None),
@@ -172,6 +174,14 @@ def test_a_polars_expression_matches_the_same_rows_as_in_polars(expression: pl.E
     expr = parse(made, TABLE.schema)
     assert not unknowns(expr)
     assert rows(expr, TABLE) == expected
+
+
+def test_reading_a_polars_expression_gives_no_warning() -> None:
+    """Polars warns about this list when it computes the value."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        parse(C("b") == pl.lit(1).is_in(pl.Series([1, 2])), TABLE.schema)
+    assert not caught
 
 
 @pytest.mark.parametrize(
@@ -348,6 +358,9 @@ def test_timezone_applies_to_times_without_a_zone() -> None:
     assert moment("2026-07-01 12:00:00.5", "+05:30") == "z = 2026-07-01 06:30:00.500000Z"
     # Times with a zone are not converted.
     assert moment("2026-07-01 12:00:00Z", "Europe/Madrid") == "z = 2026-07-01 12:00:00.000000Z"
+    # A column of another zone has the local time of that zone.
+    hour_east = pa.schema({"z": pa.timestamp("us", "+01:00")})
+    assert str(parse("z = '2026-07-01 12:00:00Z'", hour_east)) == "z = 2026-07-01 13:00:00.000000+0100"
     # Local times that occur twice or never.
     for text in ("2026-10-25 02:30:00", "2026-03-29 02:30:00"):
         assert "twice or never" in unknowns(parse(f"z = '{text}'", TABLE.schema, timezone="Europe/Madrid"))[0].reason

@@ -102,6 +102,13 @@ def test_required_text_of_known_expressions(expression: str, required: str) -> N
     assert written(required_text(expression)) == required
 
 
+def test_expressions_up_to_a_length_and_depth_require_a_text() -> None:
+    assert required_text("a" * 2000) == "a" * 2000
+    assert required_text("a" * 2001) == NOTHING
+    assert required_text("(" * 30 + "abc" + ")" * 30) == "abc"
+    assert required_text("(" * 31 + "abc" + ")" * 31) == NOTHING
+
+
 def engines_ignoring_case(text: str, needle: str) -> dict[str, bool]:
     """Return which engines find a needle in a text, if the case is ignored."""
     values, escaped = pa.array([text]), write_like((Wildcard.ANY, needle, Wildcard.ANY), "!")

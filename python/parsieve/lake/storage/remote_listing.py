@@ -64,7 +64,12 @@ def names_in(filesystem: Any, folder: str, table: Any) -> set[str]:
         filesystem.invalidate_cache()
         is_folder = filesystem.isdir(folder) or (_is_object_store(filesystem) and filesystem.isfile(folder))
         itself = filesystem._strip_protocol(folder)
-        paths = [path for path in filesystem.ls(folder, detail=False) if path != itself] if is_folder else []
+        try:
+            below = filesystem.ls(folder, detail=False) if is_folder else []
+        except FileNotFoundError:
+            # Filesystems of obstore do not list an object as a folder.
+            below = []
+        paths = [path for path in below if path != itself]
     else:
         import obstore
 

@@ -21,8 +21,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import parsieve as ps
+from parsieve.lake.rows.arrow_scan import ScanFile
 from parsieve.lake.rows.checked_files import CheckedFiles, OpenFile, Request
-from parsieve.lake.storage.pinned import ATTEMPTS, Pinned, checked
+from parsieve.lake.storage.listing import TICK_NS
+from parsieve.lake.storage.pinned import ATTEMPTS, HELD_BYTES, Pinned, checked
 from parsieve.lake.storage.storage import Storage
 from parsieve.lake.storage.version import Version, local_version
 from parsieve.plan.results import polars_source
@@ -238,9 +240,11 @@ def test_a_file_that_another_process_completes_is_read_completely(file: Path, is
 
 
 @pytest.mark.parametrize("changes", [0, 1, ATTEMPTS - 1, ATTEMPTS])
-def test_a_file_that_changes_before_its_first_rows_is_read_again(changes: int) -> None:
+def test_a_file_that_changes_before_its_first_rows_is_read_again(changes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = itertools.count()
     batch = pa.record_batch({"k": [1]})
+    # The rows are held back if they take at most this many bytes.
+    monkeypatch.setattr("parsieve.lake.storage.pinned.HELD_BYTES", batch.nbytes)
 
     def version() -> Version:
         # Each attempt compares the version before the read with the one after it.
@@ -252,6 +256,17 @@ def test_a_file_that_changes_before_its_first_rows_is_read_again(changes: int) -
     else:
         with pytest.raises(ps.ConflictError, match="x was changed since the plan, and again"):
             list(batches)
+
+
+def test_a_file_that_just_changed_is_read_again_after_a_tick_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second change within the tick would not change the timestamp."""
+    now, slept = 10**18 + 1, list[float]()
+    monkeypatch.setattr("parsieve.lake.storage.pinned.time.time_ns", lambda: now)
+    monkeypatch.setattr("parsieve.lake.storage.pinned.time.sleep", slept.append)
+    versions = iter([Version(token, 1, now) for token in ("old", "new", "new", "new")])
+    batch = pa.record_batch({"k": [1]})
+    assert list(checked(lambda _: iter([batch]), lambda: next(versions), "x")) == [batch]
+    assert slept == [TICK_NS / 1e9]
 
 
 @pytest.mark.parametrize("content", [b"", b"P", b"PAR1", b"PAR1" * 20], ids=["empty", "short", "magic", "footer"])
@@ -281,6 +296,20 @@ def test_a_write_during_the_read_of_a_large_file_is_a_conflict(file: Path, monke
     overwrite(file, [1] * 4, "new")
     with pytest.raises(ps.ConflictError, match="changed since the plan"):
         list(stream)
+
+
+def test_many_small_files_or_a_few_large_ones_are_read_together(tmp_path: Path) -> None:
+    def windows(*sizes: int, hold: bool = False) -> list[int]:
+        storage = Storage(tmp_path)
+        files = tuple(ScanFile(storage, "", "", size) for size in sizes)
+        return [len(window) for window in CheckedFiles(files, pa.schema([])).windows(hold)]
+
+    large = HELD_BYTES + 1
+    assert windows(*[1] * 70) == windows(*[large] * 70, hold=True) == [32, 32, 6]
+    assert windows(*[large] * 20) == [8, 8, 4]
+    assert windows(1, 1, large, large, 1) == [2, 2, 1]
+    # The rows of small files can wait until all of them are known to be unchanged.
+    assert windows(HELD_BYTES // 2, HELD_BYTES // 2, 1, HELD_BYTES) == [2, 1, 1]
 
 
 def test_a_file_that_changes_during_each_attempt_is_a_conflict(file: Path) -> None:
