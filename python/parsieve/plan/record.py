@@ -230,8 +230,11 @@ class PlanRecord:
     def expected_false_positives(self) -> float | None:
         """The expected number of kept files without a matching row, if the predicate's values exist; None if unknown.
 
-        If the values do not exist, every kept file is a false positive.
+        It is unknown if a kept file is in doubt, for example because it changed since it was indexed. If the values do
+        not exist, every kept file is a false positive.
         """
+        if self.doubts and any(number in self.doubts for number in self.kept):
+            return None
         expected = self.files.expected_false_positives()
         return None if expected is None else min(expected, float(len(self.kept)))
 

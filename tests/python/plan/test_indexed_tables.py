@@ -175,8 +175,11 @@ def test_plans_estimate_their_false_positives(folder: Path) -> None:
     stats = table.index_stats()["id"]
     sieve_waste = json.loads(table.plan("id = 4242").to_json())["expected_waste"]
     assert sieve_waste == pytest.approx(min(1.0, stats.waste_per_key, bloom_waste * 1.2), abs=0.05)
-    # The estimate is unknown if the index does not cover all terms.
+    # The estimate is unknown if the index does not cover all terms, or not all kept files.
     assert json.loads(table.plan("id = 4242 OR other = 3").to_json())["expected_waste"] is None
+    shutil.copy(table.plan("id = 4242").files[0], folder / "later.parquet")
+    assert json.loads(table.plan("id = 4242").to_json())["expected_waste"] is None
+    assert "false positives" not in table.plan("id = 4242").explain()
 
 
 def test_a_damaged_or_deleted_index_loses_no_file(folder: Path) -> None:
