@@ -22,13 +22,15 @@ def slice_of(group: str, token: str) -> Slice:
 
 def test_each_uncovered_file_has_a_reason() -> None:
     slices = [slice_of("new", "1"), slice_of("changed", "2"), slice_of("young", ""), slice_of("rewritten just now", "")]
-    bound = {Location("", "changed"): "1", Location("", "rewritten just now"): "1"}
-    reasons = apply.uncovered(slices, range(4), [{}, bound], is_damaged=False)
+    slices.append(slice_of("left out", "1"))
+    bound = {Location("", "changed"): "1", Location("", "rewritten just now"): "1", Location("", "left out"): ""}
+    reasons = apply.uncovered(slices, range(5), [{}, bound], is_damaged=False)
     assert reasons == {
         0: [apply.NEW],
         1: [apply.CHANGED],
         2: [apply.YOUNG],
         3: [apply.CHANGED],
+        4: [apply.LEFT_OUT],
     }
     assert apply.uncovered(slices, [0], [{}], is_damaged=True) == {0: [apply.UNREADABLE]}
     assert apply.uncovered(slices, [1], [bound], is_damaged=True) == {1: [apply.CHANGED]}
@@ -97,6 +99,19 @@ def test_every_kind_of_index_names_changed_and_new_files(tmp_path: Path, kind: A
     ]
     with pytest.raises(ps.StaleIndexError, match="2 files"):
         table.plan(where, row_groups=False, stale="error")
+
+
+@pytest.mark.parametrize("kind", ["sieve", "bloom"])
+def test_a_file_of_another_type_is_left_out_of_the_index(tmp_path: Path, kind: Any) -> None:
+    """An update does not help, so no reason may say so."""
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"id": ["x"]}), tmp_path / "1.parquet")
+    wait_until_old(tmp_path)
+    table = ps.open_table(tmp_path)
+    assert len(table.build_index("id", kind, progress=False).left_out) == 1
+    for _ in range(2):
+        assert [keep.doubt for keep in table.plan("id = 3", row_groups=False).kept] == [(apply.LEFT_OUT,)]
+        assert "column id: a file holds string" in table.update_index(progress=False).left_out[0].reason
 
 
 def test_explain_says_that_an_ignored_predicate_keeps_all_files(table: ps.Table) -> None:

@@ -25,8 +25,9 @@ from parsieve.predicate.expr import Column
 NEW = "not in the index (added later, or unreadable at the time); update_index() adds the files of the current state"
 CHANGED = "changed after it was indexed; update_index() reads it again"
 YOUNG = "written too recently to detect later changes; update_index() adds it once it is older"
+LEFT_OUT = "left out of the index, such as a file of another type; update_index() tries again, and reports the reason"
 UNREADABLE = "the part of the index that covers it cannot be read"
-REASONS = frozenset((NEW, CHANGED, YOUNG, UNREADABLE))
+REASONS = frozenset((NEW, CHANGED, YOUNG, LEFT_OUT, UNREADABLE))
 
 
 # An index that is "unusable" may work the next time; one that is "damaged" has to be built again.
@@ -141,7 +142,8 @@ def uncovered(
         if is_damaged and (not tokens or current in tokens):
             reasons[number] = [UNREADABLE]
         elif tokens:
-            reasons[number] = [CHANGED]
+            # An index has an empty token for a file that it does not cover.
+            reasons[number] = [CHANGED if any(tokens) else LEFT_OUT]
         else:
             reasons[number] = [NEW if current else YOUNG]
     return reasons
