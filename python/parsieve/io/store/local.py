@@ -160,7 +160,7 @@ def naming_index_folder(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            hint = f"{error.strerror}; store the index elsewhere, with index_location=PLACE"
+            hint = f"{error.strerror}; allow writing there, or store the index elsewhere, with index_location=PLACE"
             raise OSError(error.errno, hint, str(path)) from error
         if error.filename is None and error.errno is not None:
             raise OSError(error.errno, error.strerror, str(path)) from error

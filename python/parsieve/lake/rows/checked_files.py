@@ -294,7 +294,8 @@ class CheckedFiles:
         if not changed and moved and cause is not None:
             name = moved[0].file.name
             raise ConflictError(
-                f"{name} was changed since the plan, and cannot be read now ({cause}); plan again"
+                f"{name} was changed since the plan, and cannot be read now ({cause}); plan again, and if that fails "
+                "too, restore the file"
             ) from cause
         names = changed or [opened.file.name for opened in moved] or [self.files[window[0]].name]
         raise changed_since(names[0]) from cause

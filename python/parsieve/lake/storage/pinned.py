@@ -52,8 +52,8 @@ def changed_since(name: str) -> ConflictError:
 def removed_since(name: str) -> ConflictError:
     """Return the error for a file that is gone."""
     return ConflictError(
-        f"{name} was removed since the plan; plan again. If the plan has as_of=, a cleanup such as VACUUM may have "
-        "removed the files of this state; choose a newer one"
+        f"{name} was removed since the plan; plan again, and if that fails too, restore the file. If the plan has "
+        "as_of=, a cleanup such as VACUUM may have removed the files of this state; choose a newer one"
     )
 
 

@@ -35,7 +35,8 @@ class Function:
 def _text_type(name: str) -> Callable[[Sequence[pa.DataType], Sequence[str]], pa.DataType]:
     def type_of(types: Sequence[pa.DataType], literals: Sequence[str]) -> pa.DataType:
         if len(types) != 1 or literals or not _is_text(types[0]):
-            raise UnsupportedError(f"{name} takes one text column")
+            given = ", ".join([*map(str, types), *map(repr, literals)])
+            raise UnsupportedError(f"{name} takes one text column, not ({given})")
         return types[0]
 
     return type_of
