@@ -302,9 +302,11 @@ mod encrypted {
         // Bytes that are not a filter have an unknown range and cannot be wiped.
         let (garbage, opened, _) = file_with_plaintext_filter(&keys, Some(0)).unwrap();
         assert!(plan(&opened, &garbage, &[], &[(0, 0)], Some(&key_ring)).is_err());
-        // A pointer outside of the file refers to nothing that could be wiped.
-        let out = i64::try_from(file.len() * 2).unwrap();
-        let (file, opened, _) = file_with_plaintext_filter(&keys, Some(out)).unwrap();
-        assert!(plan(&opened, &file, &[], &[(0, 0)], Some(&key_ring)).unwrap().wipe.is_empty());
+        // A pointer to the end of the data, or outside of the file, refers to nothing that could be wiped.
+        let (_, _, range) = file_with_plaintext_filter(&keys, None).unwrap();
+        for out in [i64::try_from(range.end).unwrap(), i64::try_from(file.len() * 2).unwrap()] {
+            let (file, opened, _) = file_with_plaintext_filter(&keys, Some(out)).unwrap();
+            assert!(plan(&opened, &file, &[], &[(0, 0)], Some(&key_ring)).unwrap().wipe.is_empty());
+        }
     }
 }

@@ -185,6 +185,24 @@ mod tests {
     }
 
     #[test]
+    fn a_page_that_is_cut_off_needs_its_own_length() {
+        let Some(file) = fixtures::file("encrypt_columns_and_footer") else { return };
+        let (opened, keys) = (open(&file), keys());
+        let key_ring = opened.key_ring(&keys).unwrap().unwrap();
+        let range = opened.chunk_range(0, 0).unwrap();
+        let bytes = &file[to_usize(range.start).unwrap()..to_usize(range.end).unwrap()];
+        let next = |bytes| {
+            let decryptor = PageDecryptor { decryptor: &key_ring, metadata: &opened.metadata, position: (0, 0) };
+            EncryptedPages::default().next(bytes, 0, &decryptor).unwrap()
+        };
+        let NextPage::Complete(header, _, len) = next(bytes) else { panic!("the chunk has a page") };
+        let NextPage::Incomplete(needed, error) = next(&bytes[..len - 1]) else { panic!("the page is cut off") };
+        assert_eq!(needed, len);
+        let (needed, available) = (header.stored_len, header.stored_len - 1);
+        assert_eq!(error.kind(), &ErrorKind::Truncated { needed, available });
+    }
+
+    #[test]
     fn damaged_pages_fail_to_decrypt() {
         let Some(file) = fixtures::file("encrypt_columns_and_footer") else { return };
         let range = open(&file).chunk_range(0, 0).unwrap();

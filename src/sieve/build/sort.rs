@@ -163,6 +163,11 @@ mod tests {
         assert_eq!(build_pairs(pairs, 2, Options::default(), 1 << 62).unwrap(), expected);
     }
 
+    #[test]
+    fn a_key_with_many_rows_may_be_the_least_key_of_a_share() {
+        check::<u64>(&[(0, 0, 1), (1 << 63, 3, 20), (1 << 63, 1, 1)], 1);
+    }
+
     proptest! {
         #[test]
         fn pairs_are_sorted(mut pairs in proptest::collection::vec((prop_oneof![0u64..50, any::<u64>()], 0u32..5), 0..5000)) {

@@ -88,3 +88,18 @@ impl KeyPrefixes {
         Overlap::of(self.spans.get(index(location)).copied(), (low, high))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Overlap;
+
+    #[test]
+    fn equal_prefixes_leave_the_overlap_unknown() {
+        assert!(matches!(Overlap::of(Some((5, 9)), (3, 5)), Overlap::Unknown));
+        assert!(matches!(Overlap::of(Some((5, 9)), (9, 12)), Overlap::Unknown));
+        assert!(matches!(Overlap::of(Some((5, 9)), (3, 6)), Overlap::Yes));
+        assert!(matches!(Overlap::of(Some((5, 9)), (3, 4)), Overlap::No));
+        assert!(matches!(Overlap::of(Some((5, 9)), (10, 12)), Overlap::No));
+        assert!(matches!(Overlap::of(None, (0, u64::MAX)), Overlap::No));
+    }
+}
