@@ -202,6 +202,24 @@ mod tests {
         }
     }
 
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn dropped_blocks_return_their_memory() {
+        let mapped_pages = || {
+            let counts = std::fs::read_to_string("/proc/self/statm").unwrap();
+            counts.split(' ').next().unwrap().parse::<u64>().unwrap()
+        };
+        let before = mapped_pages();
+        // More than 2 GiB of each size.
+        for (bytes, times) in [(HUGE_PAGES_FROM + Block::BYTES, 800), (300 << 10, 8000)] {
+            for _ in 0..times {
+                drop(Blocks::zeroed(bytes / Block::BYTES).unwrap());
+            }
+        }
+        // Other tests may take some memory meanwhile.
+        assert!(mapped_pages() < before + (2 << 30) / 4096);
+    }
+
     #[test]
     fn running_out_of_memory_is_an_error() {
         // Miri stops if memory runs out.

@@ -143,7 +143,15 @@ def test_the_hint_for_an_index_location_appears_once(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Read-only") as caught, naming_index_folder(tmp_path / "index"):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
     text = _message(caught.value, build_parser().parse_args(["index", "build", "t", "a"]))
-    assert in_shell(text).endswith("Read-only file system; store the index elsewhere, with --index-location PLACE")
+    hint = "Read-only file system; allow writing there, or store the index elsewhere, with --index-location PLACE"
+    assert in_shell(text).endswith(hint)
+
+
+def test_an_unreadable_data_file_has_no_hint_for_an_index_location(tmp_path: Path) -> None:
+    error = PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path / "0.parquet"))
+    text = _message(error, build_parser().parse_args(["index", "build", "t", "a"]))
+    assert "0.parquet" in text
+    assert "--index-location" not in text
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
