@@ -106,7 +106,7 @@ mod tests {
     use crate::crypto::{Key, KeyRing};
     use crate::hash::hash_bytes;
     use crate::parquet::pages::decode::tests::{ChunkHashes, hash_chunk};
-    use crate::parquet::{Footer, ParquetFile, fixtures};
+    use crate::parquet::{FilterLocation, Footer, ParquetFile, fixtures};
     use crate::ranges::tests::drive;
 
     fn keys() -> KeyRing {
@@ -163,6 +163,11 @@ mod tests {
             let location = opened.filter_location(0, column).unwrap().unwrap();
             let (filter, _) = drive(&file, |fetched| opened.read_filter(&location, Some(&key_ring), fetched)).unwrap();
             assert!(chunk.hashes.iter().all(|hash| filter.may_contain_hash(*hash)));
+            // Without a length, the filter may be large. It is decrypted too, because its blocks cannot be read alone.
+            let location = FilterLocation { length: None, ..location };
+            let probe = |fetched: &_| opened.probe_filter(&location, Some(&key_ring), &chunk.hashes, fetched);
+            let (answers, _) = drive(&file, probe).unwrap();
+            assert!(answers.iter().all(|may_contain| *may_contain));
         }
     }
 
