@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -70,6 +71,25 @@ def test_large_results_are_read_lazily(folder: Path, monkeypatch: pytest.MonkeyP
         write(path, [5, 6], "new")
     assert versions(relation) == {"new"}
     assert relation.aggregate("count(*)").fetchall() == [(40,)]
+
+
+def test_a_file_that_changes_while_duckdb_reads_it_is_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = ps.open_table(folder).plan("k = 5")
+    # No row is passed on before all files are known to be unchanged, even if the rows take much memory.
+    monkeypatch.setattr("parsieve.lake.rows.checked_files.HELD_MEMORY", 0)
+    other = folder.with_name("other.parquet")
+    write(other, [5, 5], "new")
+    scans_of = duckdb_source.scans_of
+
+    def overwrite_and_scan(*args: Any) -> list[Any]:
+        if other.exists():
+            (folder / "07.parquet").write_bytes(other.read_bytes())
+            other.unlink()
+        return scans_of(*args)
+
+    monkeypatch.setattr(duckdb_source, "scans_of", overwrite_and_scan)
+    read = [version for (version,) in plan.to_duckdb().project("version").fetchall()]
+    assert sorted(read) == ["new"] * 2 + ["old"] * 39
 
 
 def test_duckdb_returns_the_same_rows_as_pyarrow(folder: Path) -> None:

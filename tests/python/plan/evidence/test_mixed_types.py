@@ -27,6 +27,7 @@ CASES: dict[str, tuple[pa.Array, pa.Array, Any]] = {
     "among others of Arrow": (INT, pa.array([2**40], pa.int64()), pc.field("x").isin(pa.array([1, 2**40]))),
     "a negative number": (pa.array([1], pa.uint32()), pa.array([-1], pa.int32()), "x = -1"),
     "a fraction": (INT, pa.array([1.5]), "x = 1.5"),
+    "a fraction in as many bits": (pa.array([1, None], pa.int64()), pa.array([1.5]), "x = 1.5"),
     "a double": (pa.array([0.5], pa.float32()), pa.array([0.1]), "x = 0.1"),
     "a finer moment": (MILLIS, pa.array([1500], pa.timestamp("us")), "x = '1970-01-01 00:00:00.0015'"),
     "a moment between whole ones": (
