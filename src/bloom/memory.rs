@@ -204,6 +204,7 @@ mod tests {
 
     #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "tests may read files")]
     fn dropped_blocks_return_their_memory() {
         let mapped_pages = || {
             let counts = std::fs::read_to_string("/proc/self/statm").unwrap();

@@ -80,17 +80,13 @@ def _is_of_arrow(error: BaseException) -> bool:
 def _message(error: BaseException, options: argparse.Namespace) -> str:
     """Return the error as one line that names the file or table."""
     text = describe(error, getattr(options, "file", None))
-    is_forbidden = isinstance(error, OSError) and error.errno in _READ_ONLY and not _names_data(error)
+    # Another location of the index does not help with a data file. pyarrow's errors name it only in their text.
+    is_forbidden = isinstance(error, OSError) and error.errno in _READ_ONLY and ".parquet" not in text
     could_be_elsewhere = options.parser.prog.startswith("parsieve index ") and options.index_location is None
     # Errors of the index itself give the hint in terms of Python.
     if is_forbidden and could_be_elsewhere and "index_location=" not in text:
         text += " (to keep the index elsewhere, use --index-location)"
     return text
-
-
-def _names_data(error: OSError) -> bool:
-    """Return whether an error is about a data file, which another location of the index does not help with."""
-    return str(error.filename).endswith(".parquet")
 
 
 def _interrupted(console: Console, is_program: bool) -> int:

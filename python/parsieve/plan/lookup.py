@@ -17,9 +17,9 @@ from parsieve.observe.notebook import html_of
 from parsieve.predicate.bind import BoundPredicate
 from parsieve.predicate.builder import column_in, distinct
 from parsieve.predicate.column_names import ColumnNames, column_names
-from parsieve.predicate.expr import Column, Computed, Expr
+from parsieve.predicate.expr import Column, Computed, Expr, any_of
 from parsieve.predicate.expressions.expression import Expression
-from parsieve.predicate.read.keys import find_compared, findable, one_of_parts, typed_keys, typed_parts
+from parsieve.predicate.read.keys import find_compared, findable, of_other_types, one_of_parts, typed_keys, typed_parts
 from parsieve.predicate.times.temporal import check_zone
 from parsieve.wording import count
 
@@ -117,11 +117,15 @@ class _Wanted:
             given, parts = typed_parts(compared, keys, timezone)
             codes, members = _numbered(compared.compute(parts)[0])
             is_key = functools.reduce(pc.and_, (part.is_valid() for part in given.flatten()))
-            return cls(compared, given, is_key, members, codes, one_of_parts(compared, parts))
+            pairs = zip(compared.columns, given.flatten(), parts, strict=True)
+            others = [leaf for column, part, typed in pairs for leaf in of_other_types(column, part, typed)]
+            return cls(compared, given, is_key, members, codes, any_of(one_of_parts(compared, parts), *others))
         column = compared if isinstance(compared, Column) else compared.value
         given, typed = typed_keys(column, keys, timezone)
         codes, members = _numbered(typed)
-        condition = column_in(column, members, are_distinct=True)
+        # A file may store a wider type, which can represent more keys.
+        others = of_other_types(column, given, typed)
+        condition = any_of(column_in(column, members, are_distinct=True), *others)
         if isinstance(compared, Expression):
             condition = Computed(condition, compared)
         return cls(compared, given, given.is_valid(), members, codes, condition)

@@ -338,24 +338,6 @@ def element_tests(expr: Expr) -> list[AnyElement | Computed]:
     return [part for part in walk(expr) if isinstance(part, AnyElement | Computed)]
 
 
-def columns_of_other_types(expr: Expr) -> list[Column]:
-    """Return the columns that a condition compares with a value that their type cannot represent."""
-    tested = (part for part in walk(expr) if _compares_other_type(part))
-    return list(_unique(column for part in tested for column in columns(part)))
-
-
-def _compares_other_type(part: Expr) -> bool:
-    match part:
-        case OutOfType():
-            return True
-        case AnyElement(_, condition, key):
-            return any(isinstance(inner, OutOfType) for test in (condition, key) if test for inner in walk(test))
-        case Computed(condition):
-            return any(isinstance(inner, OutOfType) for inner in walk(condition))
-        case _:
-            return False
-
-
 def unknowns(expr: Expr) -> list[Unknown]:
     """Return the parts that were not understood."""
     return [part for part in walk(expr) if isinstance(part, Unknown)]

@@ -7,7 +7,7 @@ once no NOT is above AND or OR. In the result, NOT occurs only directly above le
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
@@ -28,6 +28,8 @@ from parsieve.predicate.expr import (
     Or,
     OutOfType,
     Unknown,
+    columns,
+    walk,
 )
 
 _OPPOSITE: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -68,6 +70,36 @@ def without_element_tests(expr: Expr) -> Expr:
 def without_expressions(expr: Expr) -> Expr:
     """Return a predicate that is true for each row for which `expr` is true, without conditions on expressions."""
     return _weaker(expr, lambda part: isinstance(part, Computed))
+
+
+def columns_of_other_types(expr: Expr) -> list[Column]:
+    """Return the columns of which a value that their type cannot represent may make the predicate true."""
+    leaves = filter(_is_of_other_type, _leaves(normalize(expr, types_are_certain=False)))
+    return list(dict.fromkeys(column for leaf in leaves for column in columns(leaf)))
+
+
+def _leaves(form: Expr) -> Iterator[Expr]:
+    """Yield the leaves of a normalized predicate, with the NOT above them."""
+    if isinstance(form, And | Or):
+        for part in form.parts:
+            yield from _leaves(part)
+    else:
+        yield form
+
+
+def _is_of_other_type(leaf: Expr) -> bool:
+    """Return whether a leaf of a normalized predicate may be true for a value that the type cannot represent."""
+    match leaf:
+        case OutOfType():
+            return True
+        case Computed(condition):
+            return any(map(_is_of_other_type, _leaves(condition)))
+        case AnyElement(_, condition, key):
+            return any(_is_of_other_type(part) for test in (condition, key) if test for part in _leaves(test))
+        case Not(AnyElement(_, condition, key)):
+            return any(isinstance(part, OutOfType) for test in (condition, key) if test for part in walk(test))
+        case _:
+            return False
 
 
 def _weaker(expr: Expr, is_dropped: Callable[[Expr], bool]) -> Expr:

@@ -32,6 +32,9 @@ def test_each_uncovered_file_has_a_reason() -> None:
         3: [apply.CHANGED],
         4: [apply.LEFT_OUT],
     }
+    other = {Location("", "left out"): "1"}
+    assert apply.uncovered(slices, [4], [bound, other], is_damaged=False) == {4: [apply.LEFT_OUT]}
+    assert apply.uncovered(slices, [4], [{}, other], is_damaged=False) == {4: [apply.NEW]}
     assert apply.uncovered(slices, [0], [{}], is_damaged=True) == {0: [apply.UNREADABLE]}
     assert apply.uncovered(slices, [1], [bound], is_damaged=True) == {1: [apply.CHANGED]}
 

@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.aging import wait_until_old
 
 import parsieve as ps
 
@@ -114,6 +115,24 @@ def test_keys_that_the_column_cannot_hold(tmp_path: Path) -> None:
         ps.open_table(tmp_path).lookup("id", ["three"])
     with pytest.raises(TypeError, match="no common Arrow type"):
         ps.open_table(tmp_path).lookup("id", [3, "three"])
+
+
+def test_keys_that_only_a_wider_file_can_hold(tmp_path: Path) -> None:
+    """The first file decides the type, so a plan refuses to read the values. A lookup must not report them missing."""
+    large = 2**40
+    pq.write_table(pa.table({"x": pa.array([1, 2], pa.int32()), "y": [1, 1]}), tmp_path / "0.parquet")
+    wide = pa.table({"x": pa.array([5, large], pa.int64()), "y": [2, 2]})
+    pq.write_table(wide, tmp_path / "1.parquet", bloom_filter_options={"x": True, "y": True})
+    wait_until_old(tmp_path)
+    table = ps.open_table(tmp_path)
+    lookups = [("x", [1, large]), ("key(x, y)", [(1, 1), (large, 2)])]
+    for name, keys in lookups:
+        with pytest.raises(ps.UnsupportedError, match=r"1\.parquet, column x: a file holds int64"):
+            table.lookup(name, keys)
+    pq.write_table(wide.slice(0, 1), tmp_path / "1.parquet", bloom_filter_options={"x": True, "y": True})
+    wait_until_old(tmp_path)
+    table = ps.open_table(tmp_path)
+    assert table.lookup("x", [1, 5, large]).missing.to_pylist() == [large]
 
 
 @pytest.mark.parametrize("as_keys", [list, np.array, pd.Series])

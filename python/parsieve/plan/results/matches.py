@@ -15,8 +15,8 @@ from parsieve.plan.record import PlanRecord
 from parsieve.plan.results.observed import observed
 from parsieve.plan.results.reading import choose_reading
 from parsieve.predicate.column_names import column_names
-from parsieve.predicate.expr import Always, And, Expr, columns_of_other_types
-from parsieve.predicate.normalize import normalize
+from parsieve.predicate.expr import Always, And, Expr
+from parsieve.predicate.normalize import columns_of_other_types, normalize
 from parsieve.predicate.render.form import check_understood
 from parsieve.reader.request import Candidates, ReadRequest
 from parsieve.reader.table import TableReader
@@ -88,7 +88,7 @@ class Matches(ABC):
         # An error in the middle of a stream would reach other libraries as a text only.
         check_understood(normalize(self._expr))
         output = self._columns(names)
-        self.refuse_other_types(hold)
+        self.refuse_other_types()
         if not self.reads_pages(output):
             return observed(self.scan(output, hold), self._lake.uri)
         request = ReadRequest(self.schema, tuple(output), self._expr)
@@ -101,7 +101,7 @@ class Matches(ABC):
         )
         return observed(pa.RecordBatchReader.from_batches(request.output, batches), self._lake.uri)
 
-    def refuse_other_types(self, hold: bool = False) -> None:
+    def refuse_other_types(self) -> None:
         """Raise `UnsupportedError` if the predicate may be true for a value that the table's type cannot represent.
 
         Readers convert the values to the table's type. No value of this type satisfies such a condition, so they need
@@ -113,22 +113,25 @@ class Matches(ABC):
         others = self._of_other_types(names) if names else []
         if others:
             # Reading the values converts them.
-            for _ in type(self)(self._lake, self._snapshot, Always(True), others).scan(names, hold):
+            for _ in type(self)(self._lake, self._snapshot, Always(True), others).scan(names, hold=False):
                 pass
 
     def _of_other_types(self, names: Sequence[str]) -> list[Candidates]:
         """Return the slices in which some columns do not have the table's types."""
+        from parsieve.lake.rows.arrow_scan import without_dictionaries
+
         files = self._lake.files(self._snapshot, [part.file_slice for part in self._candidates])
         if files is None:
             return list(self._candidates)
-        tables = [self.schema.field(name) for name in names]
+        # Whether names that differ only in case are the same column depends on the engine, so such files are read too.
+        types = {name.lower(): (name, without_dictionaries(self.schema.field(name).type)) for name in names}
         return [
             part
             for part, physical in zip(self._candidates, files.physical_schemas(), strict=True)
             if any(
-                field.type != physical.field(place).type
-                for field in tables
-                for place in physical.get_all_field_indices(field.name)
+                types.get(field.name.lower(), own) != own
+                for field in physical
+                for own in [(field.name, without_dictionaries(field.type))]
             )
         ]
 

@@ -58,10 +58,18 @@ def _one_of(compared: Column | Expression, values: Any, zone: str | None) -> Exp
         given, parts = typed_parts(compared, values, zone)
         beyond: list[Expr] = []
         for column, listed, typed in zip(compared.columns, given.flatten(), parts, strict=True):
-            texts = map(str, distinct(listed.filter(pc.and_(listed.is_valid(), typed.is_null()))))
-            beyond += out_of_type_leaf(column, list(texts))
+            beyond += of_other_types(column, listed, typed)
         return any_of(one_of_parts(compared, parts), *beyond)
     return Computed(_one_of(compared.value, values, zone), compared)
+
+
+def of_other_types(column: Column, given: pa.Array, typed: pa.Array) -> tuple[Expr, ...]:
+    """Return a leaf for the keys that the column's type cannot represent; empty if there are none.
+
+    `typed` has the keys as values of this type, and nulls in place of the others.
+    """
+    others = distinct(given.filter(pc.and_(given.is_valid(), typed.is_null())))
+    return out_of_type_leaf(column, list(map(str, others)))
 
 
 def one_of_parts(key: Expression, parts: Sequence[pa.Array]) -> Expr:

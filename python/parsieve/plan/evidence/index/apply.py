@@ -141,9 +141,11 @@ def uncovered(
         tokens = {token for by_location in indexed_tokens if (token := by_location.get(location)) is not None}
         if is_damaged and (not tokens or current in tokens):
             reasons[number] = [UNREADABLE]
+        elif current in tokens or tokens == {""}:
+            # The index of another column may cover the file. An index has an empty token for a file that it leaves out.
+            reasons[number] = [LEFT_OUT if "" in tokens else NEW]
         elif tokens:
-            # An index has an empty token for a file that it does not cover.
-            reasons[number] = [CHANGED if any(tokens) else LEFT_OUT]
+            reasons[number] = [CHANGED]
         else:
             reasons[number] = [NEW if current else YOUNG]
     return reasons
