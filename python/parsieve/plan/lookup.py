@@ -118,8 +118,8 @@ class _Wanted:
             codes, members = _numbered(compared.compute(parts)[0])
             is_key = functools.reduce(pc.and_, (part.is_valid() for part in given.flatten()))
             pairs = zip(compared.columns, given.flatten(), parts, strict=True)
-            others = [leaf for column, part, typed in pairs for leaf in of_other_types(column, part, typed)]
-            return cls(compared, given, is_key, members, codes, any_of(one_of_parts(compared, parts), *others))
+            beyond = [leaf for column, part, typed in pairs for leaf in of_other_types(column, part, typed)]
+            return cls(compared, given, is_key, members, codes, any_of(one_of_parts(compared, parts), *beyond))
         column = compared if isinstance(compared, Column) else compared.value
         given, typed = typed_keys(column, keys, timezone)
         codes, members = _numbered(typed)
