@@ -117,7 +117,7 @@ def test_all_commands_of_make_exist() -> None:
         for page in (*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "ARCHITECTURE.md")
         for code in re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8"))
         for command in code.split("&&")
-        if command.split()[0] == "make"
+        if command.split()[:1] == ["make"]
         for word in shlex.split(command)[1:]
     ]
     assert len(words) > 50
