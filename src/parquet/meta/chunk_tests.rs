@@ -60,6 +60,23 @@ fn statistics_have_the_values_of_their_fields() {
 }
 
 #[test]
+fn a_chunk_with_a_path_is_in_another_file() {
+    let leaf = SchemaLeaf::for_test(Physical::Int64, None, None);
+    for (path, in_other_file) in [(&b"other.parquet"[..], true), (b"", false)] {
+        let mut writer = Writer::new();
+        writer.field(Type::Binary, 1, 0);
+        writer.binary(path);
+        // A chunk has metadata, plain or encrypted.
+        writer.field(Type::Binary, 9, 1);
+        writer.binary(&[0; 40]);
+        writer.stop();
+        let bytes = writer.into_bytes();
+        let chunk = ColumnChunk::decode(&mut Reader::new(&bytes, 0), &leaf, &["c"]).unwrap();
+        assert_eq!(chunk.in_other_file, in_other_file);
+    }
+}
+
+#[test]
 fn only_data_pages_count_for_the_dictionary() {
     let check = |entries: &[(i64, i64, i64)]| {
         let bytes = encoding_stats(entries);

@@ -90,3 +90,39 @@ impl Algorithm {
         Ok(algorithm)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parquet::{Metadata, fixtures};
+    use crate::thrift::{Type, Writer};
+
+    #[test]
+    fn an_algorithm_says_whether_readers_supply_its_prefix() {
+        for (kind, supply_aad_prefix) in [(Type::True, true), (Type::False, false)] {
+            let mut writer = Writer::new();
+            // FileCryptoMetaData.encryption_algorithm, a union with AES_GCM_CTR_V1.
+            writer.field(Type::Struct, 1, 0);
+            writer.field(Type::Struct, 2, 0);
+            writer.field(Type::Binary, 1, 0);
+            writer.binary(b"prefix");
+            writer.field(Type::Binary, 2, 1);
+            writer.binary(b"unique");
+            writer.field(kind, 3, 2);
+            (0..3).for_each(|_| writer.stop());
+            let bytes = writer.into_bytes();
+            let algorithm = FileCrypto::decode(&bytes, 0).unwrap().algorithm;
+            assert!(matches!(algorithm.cipher, Cipher::GcmCtr));
+            assert_eq!(algorithm.aad_prefix.as_deref(), Some(&b"prefix"[..]));
+            assert_eq!(algorithm.aad_file_unique, b"unique");
+            assert_eq!(algorithm.supply_aad_prefix, supply_aad_prefix);
+        }
+    }
+
+    #[test]
+    fn a_signed_footer_has_the_metadata_of_its_key() {
+        let Some(file) = fixtures::file("encrypt_columns_plaintext_footer") else { return };
+        let metadata = Metadata::decode(fixtures::footer(&file).1, 0).unwrap();
+        assert_eq!(metadata.signing_key_metadata(), Some(&b"kf"[..]));
+    }
+}

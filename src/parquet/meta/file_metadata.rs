@@ -121,6 +121,11 @@ impl Metadata {
         })
     }
 
+    #[cfg(test)]
+    pub(in crate::parquet) fn chunk_mut(&mut self, row_group: usize, column: usize) -> &mut ColumnChunk {
+        &mut self.row_groups[row_group].chunks[column]
+    }
+
     /// Decodes the statistics of a chunk. They are decoded lazily, so that invalid statistics do not affect the rest of
     /// the file.
     pub fn statistics(&self, chunk: &ColumnChunk) -> Result<Option<Statistics<'_>>> {

@@ -47,6 +47,27 @@ fn files_have_the_bounds_of_their_values() {
 }
 
 #[test]
+fn only_statistics_of_the_file_itself_that_are_plain_or_authenticated_are_trusted() {
+    let mut file = write(Arc::new(Int64Array::from(vec![5, -3])), ANY_WRITER, &[]);
+    let chunk = |file: &mut ParquetFile, in_other_file, protection| {
+        let chunk = file.metadata.chunk_mut(0, 0);
+        (chunk.in_other_file, chunk.protection) = (in_other_file, protection);
+    };
+    for (in_other_file, protection, authenticated, is_trusted) in [
+        (false, Protection::Plain, false, true),
+        (false, Protection::FooterKey, true, true),
+        (false, Protection::FooterKey, false, false),
+        (false, Protection::ColumnKey, false, false),
+        (true, Protection::Plain, true, false),
+        (true, Protection::Plain, false, false),
+    ] {
+        chunk(&mut file, in_other_file, protection);
+        let bounds = file.metadata.trusted_bounds(0, 0, authenticated);
+        assert_eq!(bounds.is_some_and(|bounds| bounds.lower.is_some()), is_trusted, "{in_other_file} {protection:?}");
+    }
+}
+
+#[test]
 fn a_chunk_without_statistics_has_a_number_of_values() {
     let column: ArrayRef = Arc::new(Int64Array::from(vec![Some(5), None]));
     let batch = RecordBatch::try_from_iter_with_nullable([("c", column, true)]).unwrap();

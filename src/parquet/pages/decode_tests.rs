@@ -102,6 +102,57 @@ fn only_a_page_of_nulls_does_not_need_the_dictionary() {
     }
 }
 
+#[test]
+fn a_page_with_fewer_values_than_it_must_have_is_an_error() {
+    let (version, codec) = (WriterVersion::PARQUET_2_0, Compression::UNCOMPRESSED);
+    let values = (0..90).map(Some).collect();
+    let file = write(&Recipe { values, version, codec, encoding: 0, dictionary: false, page_rows: 7 });
+    let mut chunk = fixtures::open(&file).unwrap().scan_chunk(0, 1, InstructionSet::detect()).unwrap().chunk;
+    for (len, stated, min_values) in [(16, 3, 3), (16, 3, 2), (0, 3, 1), (0, 3, 0)] {
+        let values = (PageValues { all: stated, present: None }, min_values);
+        let found = to_u64(len / 8);
+        let expected = if found < u64::from(min_values) {
+            Err(Error::new(ErrorKind::File(FileKind::ValueCount { stated: min_values.into(), found })))
+        } else {
+            Ok(())
+        };
+        assert_eq!(chunk.values(encoding::PLAIN, &[7; 16][..len], values, &mut |_| Ok(())), expected, "{len} bytes");
+    }
+}
+
+#[test]
+fn guesses_of_an_earlier_dictionary_are_remembered() {
+    let (version, codec) = (WriterVersion::PARQUET_2_0, Compression::UNCOMPRESSED);
+    let values = (0..90).map(Some).collect();
+    let file = write(&Recipe { values, version, codec, encoding: 0, dictionary: false, page_rows: 7 });
+    let kind = PageKind::Dictionary { num_values: 2, encoding: encoding::PLAIN };
+    let header = PageHeader { kind, uncompressed_len: 16, stored_len: 16, len: 0 };
+    let mut chunk = fixtures::open(&file).unwrap().scan_chunk(0, 1, InstructionSet::detect()).unwrap().chunk;
+    let add_dictionary = |chunk: &mut ChunkDecoder| {
+        chunk.page(&header, &[1; 16], &mut |_| Ok(())).unwrap();
+        chunk.has_guesses
+    };
+    assert!(!add_dictionary(&mut chunk));
+    assert!(!add_dictionary(&mut chunk));
+    // An index of 40 bits is too wide, so all entries count as used.
+    let values = (PageValues { all: 1, present: Some(1) }, 1);
+    chunk.values(encoding::RLE_DICTIONARY, &[40, 2, 0], values, &mut |_| Ok(())).unwrap();
+    assert!(add_dictionary(&mut chunk));
+    assert!(add_dictionary(&mut chunk));
+}
+
+#[test]
+fn a_chunk_ends_before_the_end_of_the_data() {
+    let (version, codec) = (WriterVersion::PARQUET_2_0, Compression::UNCOMPRESSED);
+    let file = write(&Recipe { values: vec![Some(1)], version, codec, encoding: 0, dictionary: false, page_rows: 7 });
+    let opened = fixtures::open(&file).unwrap();
+    let chunk = opened.metadata.chunk(1, 8).unwrap().meta.as_ref().unwrap();
+    let range = chunk.data(opened.data_end()).unwrap();
+    assert_eq!(chunk.data(range.end), Ok(range.clone()));
+    let error = chunk.data(range.end - 1).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::File(FileKind::OutsideFile { .. })), "{error}");
+}
+
 /// Returns the distinct values as read by the `parquet` crate, in plain encoding.
 fn peer_values(file: &SerializedFileReader<Bytes>, row_group: usize, column: usize) -> Option<BTreeSet<Vec<u8>>> {
     fn all<T: types::DataType>(mut reader: parquet::column::reader::ColumnReaderImpl<T>) -> Option<BTreeSet<Vec<u8>>> {
