@@ -73,7 +73,7 @@ def without_expressions(expr: Expr) -> Expr:
 
 
 def columns_of_other_types(expr: Expr) -> list[Column]:
-    """Return the columns of which a value that their type cannot represent may make the predicate true."""
+    """Return the columns in which a value that their type cannot represent may make the predicate true."""
     leaves = filter(_is_of_other_type, _leaves(normalize(expr, types_are_certain=False)))
     return list(dict.fromkeys(column for leaf in leaves for column in columns(leaf)))
 

@@ -131,6 +131,8 @@ class CheckedFiles:
     files: tuple[ScanFile, ...]
     schema: pa.Schema
     row_groups: tuple[Sequence[int] | None, ...] = ()
+    # Columns whose values must have the table's types, also if no row of a file matches.
+    checked_columns: tuple[str, ...] = ()
 
     def choosing(self, row_groups: Sequence[Sequence[int] | None]) -> CheckedFiles:
         """Return the same files, limited to these row groups. Changed files are still read completely."""
@@ -405,7 +407,8 @@ class CheckedFiles:
         file = opened.file
         groups = opened.row_groups
         rows = FileRows(opened.pinned.open, file.name, file.matching, file.constants, row_groups=groups)
-        needed = pa.schema([self.schema.field(name) for name in request.needed(self.schema)])
+        names = dict.fromkeys([*request.needed(self.schema), *self.checked_columns])
+        needed = pa.schema([self.schema.field(name) for name in names])
         for batch in rows.batches(needed):
             yield from _matching(batch, request.filter, request.columns)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -98,7 +99,7 @@ class PlannedDataset(pads.FileSystemDataset):  # type: ignore[misc]
 
     def replace_schema(self, schema: pa.Schema) -> PlannedDataset:
         """Return the same files with another schema."""
-        files = CheckedFiles(self._files.files, schema, self._files.row_groups)
+        files = replace(self._files, schema=schema)
         return _restore(files, self._pushed, self._late, self._added)
 
     def sort_by(self, sorting: Any, **options: Any) -> pads.InMemoryDataset:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -63,7 +64,10 @@ class Rows(Matches):
     def _files(self) -> CheckedFiles | None:
         """The kept files with their row groups; None if a slice is more than one Parquet file of live rows."""
         files = self._lake.files(self._snapshot, self._slices) if self._slices else None
-        return None if files is None else files.choosing(self._row_groups)
+        if files is None:
+            return None
+        # A file may be replaced by one with other types after the plan.
+        return replace(files.choosing(self._row_groups), checked_columns=tuple(self.columns_of_other_types))
 
     @cached_property
     def _tests_elements(self) -> bool:

@@ -101,15 +101,20 @@ class Matches(ABC):
         )
         return observed(pa.RecordBatchReader.from_batches(request.output, batches), self._lake.uri)
 
-    def refuse_other_types(self) -> None:
-        """Raise `UnsupportedError` if the predicate may be true for a value that the table's type cannot represent.
-
-        Readers convert the values to the table's type. No value of this type satisfies such a condition, so they need
-        not read the column in rows that do not match, and would lose rows.
-        """
+    @property
+    def columns_of_other_types(self) -> list[str]:
+        """The columns in which a value that the table's type cannot represent may make the predicate true."""
         if self._lake.types_are_certain:
-            return
-        names = list(dict.fromkeys(column.path[0] for column in columns_of_other_types(self._expr)))
+            return []
+        return list(dict.fromkeys(column.path[0] for column in columns_of_other_types(self._expr)))
+
+    def refuse_other_types(self) -> None:
+        """Raise `UnsupportedError` if a value that the table's type cannot represent may make the predicate true.
+
+        Readers convert values to the table's type. No value of this type makes such a condition true, so a reader may
+        skip the values that do.
+        """
+        names = self.columns_of_other_types
         others = self._of_other_types(names) if names else []
         if others:
             # Reading the values converts them.

@@ -19,12 +19,7 @@ from parsieve.plan.plan import Plan
 from parsieve.plan.record import PlanRecord
 from parsieve.plan.results.engines import Rows
 from parsieve.predicate.bind import BoundPredicate
-from parsieve.predicate.expr import (
-    Always,
-    Expr,
-    unknowns,
-    value_columns,
-)
+from parsieve.predicate.expr import Always, Expr, unknowns, value_columns
 from parsieve.predicate.parse import parse
 from parsieve.spark.pushdown.catalyst import resolved_exactly
 from parsieve.spark.pushdown.int96 import reads_timestamps

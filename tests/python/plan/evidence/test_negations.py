@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from support.aging import wait_until_old
@@ -133,3 +135,26 @@ def test_a_column_whose_name_differs_in_case_is_not_skipped(tmp_path: Path) -> N
     for where in ("x = 5 OR y = 1", f"x = {2**40} OR y = 1"):
         with pytest.raises(ps.UnsupportedError, match="engines disagree"):
             table.plan(where).to_arrow(["y"])
+
+
+def test_lazy_readers_do_not_lose_rows_of_a_wider_file_that_replaces_another(tmp_path: Path) -> None:
+    """The first part of the condition is true for the new values, which the table's type cannot represent."""
+    for name in ("0", "1"):
+        pq.write_table(pa.table({"x": pa.array([1] * 8, pa.int32()), "y": [1] * 8}), tmp_path / f"{name}.parquet")
+    wait_until_old(tmp_path)
+    plan = ps.open_table(tmp_path).plan(f"x = {2**40} OR y >= 1")
+    dataset = plan.to_dataset()
+    frame = plan.to_polars().select("y")
+    pq.write_table(pa.table({"x": pa.array([2**40] * 8, pa.int64()), "y": [0] * 8}), tmp_path / "1.parquet")
+    reads: list[Callable[[], Any]] = [
+        dataset.count_rows,
+        lambda: dataset.to_table(columns=["y"]),
+        lambda: dataset.head(20, columns=["y"]),
+        lambda: pickle.loads(pickle.dumps(dataset)).to_table(columns=["y"]),
+        lambda: dataset.filter(pc.field("y") < 9).count_rows(),
+    ]
+    for read in reads:
+        with pytest.raises((ps.UnsupportedError, ps.ConflictError), match=r"1\.parquet"):
+            read()
+    with pytest.raises(Exception, match=r"1\.parquet"):
+        frame.collect()

@@ -142,7 +142,7 @@ def uncovered(
         if is_damaged and (not tokens or current in tokens):
             reasons[number] = [UNREADABLE]
         elif current in tokens or tokens == {""}:
-            # The index of another column may cover the file. An index has an empty token for a file that it leaves out.
+            # An index has an empty token for a file that it leaves out. The index of another column may cover the file.
             reasons[number] = [LEFT_OUT if "" in tokens else NEW]
         elif tokens:
             reasons[number] = [CHANGED]
