@@ -106,7 +106,7 @@ def test_every_kind_of_index_names_changed_and_new_files(tmp_path: Path, kind: A
 
 @pytest.mark.parametrize("kind", ["sieve", "bloom"])
 def test_a_file_of_another_type_is_left_out_of_the_index(tmp_path: Path, kind: Any) -> None:
-    """No reason may recommend an update, because it cannot help."""
+    """An update leaves the file out again, so no reason may promise that an update helps."""
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "0.parquet")
     pq.write_table(pa.table({"id": ["x"]}), tmp_path / "1.parquet")
     wait_until_old(tmp_path)
