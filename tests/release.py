@@ -30,7 +30,7 @@ def main(interpreters: Sequence[str]) -> int:
         tag = subprocess.run([interpreter, "-c", TAG], capture_output=True, text=True, check=True).stdout.strip()
         wheels = list(ROOT.glob(f"dist/parsieve-{version}-{tag}-*.whl"))
         if len(wheels) != 1:
-            raise SystemExit(f"dist/ has {len(wheels)} wheels for {tag}, the tag of {interpreter}")
+            raise SystemExit(f"dist/ must have one wheel for {tag}, the tag of {interpreter}, but it has {len(wheels)}")
         with tempfile.TemporaryDirectory(prefix="parsieve-release-") as folder:
             check(interpreter, wheels[0], version, Path(folder))
     return 0
