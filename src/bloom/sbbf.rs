@@ -164,6 +164,21 @@ mod tests {
     }
 
     #[test]
+    fn batches_give_the_answers_of_single_hashes() {
+        let hashes: Vec<u64> = (0..200u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        let mut filter = Sbbf::new(64).unwrap();
+        filter.insert_hashes(InstructionSet::detect(), &hashes[..100]);
+        let mut answers = [0; 4];
+        filter.check_hashes(InstructionSet::detect(), &hashes, &mut answers);
+        for (number, hash) in hashes.iter().enumerate() {
+            let answer = answers[number / 64] >> (number % 64) & 1 == 1;
+            assert_eq!(answer, filter.may_contain_hash(*hash), "hash {number}");
+            assert!(answer || number >= 100, "hash {number}");
+        }
+        assert!(answers.iter().map(|word| word.count_ones()).sum::<u32>() < 150);
+    }
+
+    #[test]
     fn merging_adds_all_values_and_requires_equal_sizes() {
         let (mut a, mut b) = (Sbbf::new(7).unwrap(), Sbbf::new(7).unwrap());
         a.insert_hash(1);

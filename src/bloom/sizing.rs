@@ -147,9 +147,14 @@ mod tests {
     /// The binomial expansion of the model. It is short and exact for moderate rates, but cancellation makes it useless
     /// below 1e-12.
     fn closed_form(ndv: u64, num_blocks: u64) -> f64 {
+        mean_of_power(ndv, num_blocks, 8)
+    }
+
+    /// The mean of a power of the share of bits that are set in a word of a block.
+    fn mean_of_power(ndv: u64, num_blocks: u64, power: i32) -> f64 {
         let load = ndv as f64 / num_blocks as f64;
-        let choose = [1.0, 8.0, 28.0, 56.0, 70.0, 56.0, 28.0, 8.0, 1.0];
-        (0..9).map(|k| (-1f64).powi(k) * choose[k as usize] * (-load * (1.0 - (31f64 / 32.0).powi(k))).exp()).sum()
+        let choose = |k: i32| (0..k).map(|i| f64::from(power - i) / f64::from(i + 1)).product::<f64>();
+        (0..=power).map(|k| (-1f64).powi(k) * choose(k) * (-load * (1.0 - (31f64 / 32.0).powi(k))).exp()).sum()
     }
 
     #[test]
@@ -164,6 +169,42 @@ mod tests {
         }
         assert_eq!(false_positive_rate(0, 1), 0.0);
         assert!(false_positive_rate(u64::MAX, 1) > 0.999_999);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "arithmetic only, and much of it")]
+    fn the_size_before_folding_keeps_six_standard_deviations() {
+        let keeps = |ndv, num_blocks, fpp| {
+            let mean = mean_of_power(ndv, num_blocks, 8);
+            let variance = (mean_of_power(ndv, num_blocks, 16) - mean * mean) / num_blocks as f64;
+            mean + 6.0 * variance.sqrt() <= fpp
+        };
+        for ndv in (1..40).map(|step| 37 * step * step) {
+            for fpp in [0.3, 0.1, 0.05, 0.01] {
+                let size = (0..20).map(|power| 1 << power).find(|num_blocks| keeps(ndv, *num_blocks, fpp)).unwrap();
+                assert_eq!(blocks_before_fold(ndv, fpp, 1 << 20), size, "{ndv} at {fpp}");
+                assert_eq!(blocks_before_fold(ndv, fpp, size), size, "{ndv} at {fpp}");
+                assert_eq!(blocks_before_fold(ndv, fpp, (size / 2).max(1)), (size / 2).max(1), "{ndv} at {fpp}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_logarithm_of_factorials_is_exact() {
+        let mut product = 0.0;
+        for n in 1..60 {
+            product += f64::from(n).ln();
+            assert!((ln_factorial(f64::from(n)) / product.max(1.0) - product / product.max(1.0)).abs() < 1e-12, "{n}");
+        }
+        assert_eq!(ln_factorial(0.0), 0.0);
+    }
+
+    #[test]
+    fn the_simple_formula_also_gives_sizes_between_powers_of_two() {
+        // 10,000 values need 8 * 10,000 / -ln(1 - 0.01^(1/8)) = 96,810 bits.
+        assert_eq!(optimal_blocks(10_000, 0.01, Sizes::Any, Model::Simple), Ok(379));
+        assert_eq!(optimal_blocks(0, 0.01, Sizes::Any, Model::Simple), Ok(1));
+        assert!(optimal_blocks(u64::MAX, 0.01, Sizes::Any, Model::Simple).is_err());
     }
 
     #[test]

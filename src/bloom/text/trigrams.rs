@@ -209,6 +209,15 @@ mod tests {
     }
 
     #[test]
+    fn a_filter_lacks_the_trigrams_of_other_texts() {
+        let column = |texts: Vec<&str>| Arc::new(StringArray::from(texts)) as ArrayRef;
+        let mut filter = Filter::empty(64, None).unwrap();
+        filter.insert_trigrams(&column(vec!["abcd"]), InstructionSet::detect()).unwrap();
+        assert!(filter.contains_trigrams(&column(vec!["bcd", "abc"])).unwrap());
+        assert!(!filter.contains_trigrams(&column(vec!["abcd", "xyz"])).unwrap());
+    }
+
+    #[test]
     fn other_types_and_filters_of_other_types_are_refused() {
         let binary: ArrayRef = Arc::new(BinaryArray::from(vec![b"abc".as_slice()]));
         assert!(for_each_trigram_batch(&binary, |_| ()).is_err());
