@@ -64,6 +64,9 @@ class FileLeaves:
             return False
         if wanted.is_mapped or column.field_id is None:
             return _folded(wanted.path) not in {_folded(path[:1]) for path in self.paths}
+        if pa.types.is_nested(column.value_type):
+            # Only the ids of leaves are known.
+            return False
         # Files without field ids find their columns by other means.
         return column.field_id not in self._by_id and all(number is not None for number, _ in self._ids)
 

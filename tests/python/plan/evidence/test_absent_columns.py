@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
@@ -60,6 +64,72 @@ def test_files_that_lack_a_column_are_skipped(tmp_path: Path, write: Any) -> Non
     plan = table.plan("coupon IS NULL")
     assert len(plan.files) == 5
     assert sorted(plan.to_arrow()["id"].to_pylist()) == [*range(40), 42]
+
+
+def write_nested_iceberg(folder: Path, rows: pa.Table) -> None:
+    catalog = SqlCatalog("test", uri=f"sqlite:///{folder.parent}/catalog.db", warehouse=folder.parent.as_uri())
+    catalog.create_namespace("shop")
+    catalog.create_table("shop.orders", rows.schema, location=folder.as_uri()).append(rows)
+    catalog.close()
+
+
+def map_by_id(schema: dict[str, Any], stored: pa.Schema | pa.StructType) -> None:
+    """Add the field ids of a file to a struct of a Delta schema, and to the structs inside it."""
+    for field in schema["fields"]:
+        column = stored.field(field["name"])
+        number = int(column.metadata[b"PARQUET:field_id"])
+        field["metadata"] |= {"delta.columnMapping.physicalName": field["name"], "delta.columnMapping.id": number}
+        if pa.types.is_struct(column.type):
+            map_by_id(field["type"], column.type)
+
+
+def write_nested_delta(folder: Path, rows: pa.Table) -> None:
+    """Write a table that finds its columns by field id."""
+    write_deltalake(folder, rows)
+    # The other table has a file with ids.
+    write_nested_iceberg(folder.parent / "with_ids", rows)
+    [source] = (folder.parent / "with_ids").rglob("*.parquet")
+    file = source.rename(folder / "with_ids.parquet")
+    stored = pq.read_schema(file)
+    [log] = (folder / "_delta_log").glob("*.json")
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if metadata := action.get("metaData"):
+            schema = json.loads(metadata["schemaString"])
+            map_by_id(schema, stored)
+            metadata["schemaString"] = json.dumps(schema)
+            metadata["configuration"] = {"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "20"}
+        if protocol := action.get("protocol"):
+            protocol.update(minReaderVersion=2, minWriterVersion=5)
+        if add := action.get("add"):
+            add |= {"path": file.name, "size": file.stat().st_size, "stats": None}
+    log.write_text("\n".join(map(json.dumps, actions)))
+
+
+@pytest.mark.parametrize("row_groups", [None, True, False])
+@pytest.mark.parametrize("write", [write_nested_iceberg, write_nested_delta])
+def test_lists_maps_and_structs_are_not_taken_for_absent(tmp_path: Path, write: Any, row_groups: bool | None) -> None:
+    # Field ids are known only for leaves.
+    columns = {
+        "tags": pa.array([[1], None, []], pa.list_(pa.int64())),
+        "attributes": pa.array([[("a", "b")], None, []], pa.map_(pa.string(), pa.string())),
+        "address": pa.array([{"city": "a"}, None, {"city": None}], pa.struct([("city", pa.string())])),
+    }
+    write(tmp_path / "orders", pa.table({"id": [1, 2, 3], **columns}))
+    table = ps.open_table(tmp_path / "orders")
+    for column in columns:
+        for condition, ids in (
+            (f"{column} IS NOT NULL", [1, 3]),
+            (f"NOT ({column} IS NULL)", [1, 3]),
+            (f"{column} IS NULL", [2]),
+        ):
+            plan = table.plan(condition, row_groups=row_groups)
+            assert plan.to_arrow()["id"].to_pylist() == ids, condition
+        known = pc.field(column).is_valid()
+        assert table.dataset().to_table(filter=known)["id"].to_pylist() == [1, 3]
+        rows = ps.scan_polars(table).filter(pl.col(column).is_not_null()).collect()
+        assert rows["id"].to_list() == [1, 3]
+    assert table.plan(f"NOT list_contains(tags, {10**30})", row_groups=row_groups).count_rows() == 2
 
 
 def test_a_file_whose_column_differs_in_case_is_kept(tmp_path: Path) -> None:
