@@ -314,3 +314,12 @@ def test_booleans_texts_and_bytes_are_not_converted_to_each_other(values: list[A
     for kind in kinds:
         with pytest.raises(ps.UnsupportedError):
             conform(pa.array(values), kind, BY_NAME)
+
+
+def test_texts_of_a_slice_can_be_changed_to_upper_case() -> None:
+    # pyarrow's `ascii_upper` reads wrong bytes if the offsets of an array do not begin with 0.
+    texts = pa.array(["first", "second", "third"], pa.large_string())[1:]
+    assert pc.ascii_upper(conform(texts, pa.string(), BY_NAME)).to_pylist() == ["SECOND", "THIRD"]
+    structs = pa.StructArray.from_arrays([pa.array(["first", None, "third"], pa.string())], ["text"])[1:]
+    converted = conform(structs, pa.struct([("text", pa.large_string())]), BY_NAME)
+    assert pc.ascii_upper(converted.field("text")).to_pylist() == [None, "THIRD"]

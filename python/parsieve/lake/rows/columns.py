@@ -210,9 +210,13 @@ def conform(array: pa.Array, target: pa.DataType, matching: Matching) -> pa.Arra
             f"a file holds {source} values, which cannot be converted exactly to the table's type, {target}"
         )
     try:
-        return array.cast(target, safe=True)
+        converted = array.cast(target, safe=True)
     except pa.ArrowInvalid as lossy:
         raise UnsupportedError(f"a file holds {source} where the table has {target}: {lossy}") from lossy
+    if array.offset and _is_text(target):
+        # pyarrow's `ascii_lower` and `ascii_upper` read wrong bytes if the offsets of a slice do not begin with 0.
+        return pa.concat_arrays([converted, converted[:0]])
+    return converted
 
 
 def _conform_extension(array: pa.Array, target: pa.DataType, matching: Matching) -> pa.Array:

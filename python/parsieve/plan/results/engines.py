@@ -180,10 +180,13 @@ class Rows(Matches):
             frame = None if files is None else frame_of(files, None if self._filter() is None else self._expr)
             if frame is not None:
                 return frame
-        scan = self.dataset()
         # pyarrow cannot find a column without a name in a dataset.
-        if scan is not None and self._slices and "" not in schema.names:
-            return frame_of_dataset(scan)
+        if self._slices and "" not in schema.names:
+            scan = self.dataset()
+            if scan is not None:
+                return frame_of_dataset(scan)
+            if not self.columns_of_other_types:
+                return frame_of_dataset(PageRows(self))
         return pl.LazyFrame(pl.from_arrow(self.reader(None, hold=True).read_all()))
 
     def duckdb(self, con: Any) -> Any:
