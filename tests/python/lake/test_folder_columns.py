@@ -323,3 +323,17 @@ def test_texts_of_a_slice_can_be_changed_to_upper_case() -> None:
     structs = pa.StructArray.from_arrays([pa.array(["first", None, "third"], pa.string())], ["text"])[1:]
     converted = conform(structs, pa.struct([("text", pa.large_string())]), BY_NAME)
     assert pc.ascii_upper(converted.field("text")).to_pylist() == [None, "THIRD"]
+
+
+def test_texts_are_read_as_the_dictionary_that_another_file_has_inside_a_struct(tmp_path: Path) -> None:
+    for number, texts in enumerate((pa.array(["a", "b", None]).dictionary_encode(), pa.array(["c", None, "a"]))):
+        lists = pa.ListArray.from_arrays(pa.array([0, 2, 3], pa.int32()), texts)
+        # The order of the fields differs, so pyarrow cannot convert the structs itself.
+        columns = {"tags": lists, "n": pa.array([1, 2])}
+        names = list(columns)[:: 1 if number == 0 else -1]
+        structs = pa.StructArray.from_arrays([columns[name] for name in names], names)
+        pq.write_table(pa.table({"x": structs}), tmp_path / f"{number}.parquet")
+    plan = ps.open_table(tmp_path).plan("x.n = 1")
+    rows = [{"tags": ["a", "b"], "n": 1}, {"tags": ["c", None], "n": 1}]
+    assert plan.to_arrow()["x"].to_pylist() == rows
+    assert plan.to_polars().collect()["x"].to_list() == rows

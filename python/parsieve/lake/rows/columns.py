@@ -205,6 +205,9 @@ def conform(array: pa.Array, target: pa.DataType, matching: Matching) -> pa.Arra
         items = conform(array.items.slice(first.as_py(), count), target.item_type, matching)
         mask = array.is_null() if array.null_count else None
         return pa.MapArray.from_arrays(pc.subtract(array.offsets, first), keys, items, type=target, mask=mask)
+    if pt.is_dictionary(target):
+        encoded = conform(array, target.value_type, matching).dictionary_encode()
+        return pa.DictionaryArray.from_arrays(encoded.indices, encoded.dictionary, ordered=target.ordered).cast(target)
     if not _is_exact(source, target):
         raise UnsupportedError(
             f"a file holds {source} values, which cannot be converted exactly to the table's type, {target}"
