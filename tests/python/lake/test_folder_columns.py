@@ -20,7 +20,7 @@ from support.models.lake_truth import path_in_base
 import parsieve as ps
 from parsieve.lake import Snapshot, open_lake
 from parsieve.lake.folder.table import ParquetDir
-from parsieve.lake.rows.columns import BY_NAME, conform
+from parsieve.lake.rows.columns import BY_NAME, conform, pruned
 
 
 @pytest.mark.parametrize(
@@ -337,3 +337,13 @@ def test_texts_are_read_as_the_dictionary_that_another_file_has_inside_a_struct(
     rows = [{"tags": ["a", "b"], "n": 1}, {"tags": ["c", None], "n": 1}]
     assert plan.to_arrow()["x"].to_pylist() == rows
     assert plan.to_polars().collect()["x"].to_list() == rows
+
+
+def test_a_pruned_schema_has_only_the_chosen_fields_of_nested_structs() -> None:
+    place = pa.struct([("city", pa.string()), ("point", pa.struct([("x", pa.int64()), ("y", pa.int64())]))])
+    schema = pa.schema([("id", pa.int64()), ("place", place), ("tags", pa.list_(pa.string()))])
+    point = pa.struct([("y", pa.int64())])
+    expected = pa.schema([("id", pa.int64()), ("place", pa.struct([("point", point)]))])
+    assert pruned(schema, [("id",), ("place", "point", "y")]).equals(expected)
+    expected = pa.schema([("place", place), ("tags", pa.list_(pa.string()))])
+    assert pruned(schema, [("place",), ("place", "city"), ("tags", "element")]).equals(expected)

@@ -150,6 +150,9 @@ def test_cleaned_instants_are_rejected(tmp_path: Path) -> None:
 def test_records_of_the_cleaner_are_read_or_rejected() -> None:
     assert earliest_kept(clean_record("20260101", "deflate"), "x") == "20260101"
     assert earliest_kept(b"", "x") == ""
+    # Numbers have seven bits in each byte, and 64 is the first one with an empty byte before the last.
+    for length in range(1, 200):
+        assert earliest_kept(clean_record("2" * length), "x") == "2" * length
     for unsupported in (clean_record("1", "snappy"), clean_record("1", fields=["a", "b", "c", "d"])):
         with pytest.raises(ps.UnsupportedError):
             earliest_kept(unsupported, "x")

@@ -57,6 +57,29 @@ def test_engines_do_not_read_local_files_with_the_same_path(memory: Any, tmp_pat
         assert sorted(plan.to_duckdb().to_arrow_table()["id"].to_pylist()) == expected
 
 
+@pytest.mark.parametrize("kind", ["pyarrow", "fsspec", "obstore"])
+def test_files_in_subfolders_are_listed(kind: str) -> None:
+    store: Any
+    if kind == "pyarrow":
+        store = fs._MockFileSystem()
+    else:
+        store = MemoryStore() if kind == "obstore" else fsspec.filesystem("memory", skip_instance_cache=True)
+    for number in range(4):
+        folder, data = f"listed/t/day={number}/hour={number}", written(rows(number, number + 10))
+        if kind == "pyarrow":
+            store.create_dir(folder)
+            with store.open_output_stream(f"{folder}/a.parquet") as stream:
+                stream.write(data)
+        else:
+            (store.put if kind == "obstore" else store.pipe_file)(f"{folder}/a.parquet", data)
+    try:
+        plan = ps.open_table((store, "listed/t")).plan("id >= 2 AND day <= 2")
+        assert sorted(plan.to_arrow()["id"].to_pylist()) == [2, 10, 11, 12]
+    finally:
+        if kind == "fsspec":
+            store.rm("/listed", recursive=True)
+
+
 def test_the_index_is_stored_in_the_store_of_the_table(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     store = MemoryStore()
